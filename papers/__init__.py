@@ -1,0 +1,1 @@
+"""One package per paper. A paper imports `shared`, never another paper."""

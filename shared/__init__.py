@@ -1,0 +1,1 @@
+"""The machinery of Renorm. It never imports `papers`; a paper is handed to it by name."""
