@@ -79,8 +79,8 @@ def write_text(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -125,10 +125,9 @@ def _line_of(path: Path, location: tuple[int | str, ...]) -> int:
             for key_node, value_node in node.value:
                 if key_node.value == str(part):
                     line, child = key_node.start_mark.line + 1, value_node
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            if part < len(node.value):
-                child = node.value[part]
-                line = child.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and part in range(len(node.value)):
+            child = node.value[int(part)]
+            line = child.start_mark.line + 1
         if child is None:
             # Discriminated unions put a tag in the location that the file does not have.
             continue

@@ -52,8 +52,8 @@ def write_metrics(path: Path, metrics: pl.DataFrame) -> None:
     """Writes the table atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    metrics.cast(dict(SCHEMA)).select(SCHEMA.names()).write_parquet(temporary)
-    os.replace(temporary, path)
+    metrics.select(SCHEMA.names()).cast(SCHEMA).write_parquet(temporary)
+    temporary.replace(path)
 
 
 def read_metrics(path: Path) -> pl.DataFrame:
