@@ -52,9 +52,9 @@ class BatchNormPreActivationBlock(nn.Module):
 
     def __init__(self, layer1: WeightLayer, layer2: WeightLayer, shortcut: nn.Module) -> None:
         super().__init__()
-        self.norm1 = _batch_norm(layer1, incoming=True)
+        self.norm1 = _norm_before(layer1)
         self.layer1 = layer1
-        self.norm2 = _batch_norm(layer2, incoming=True)
+        self.norm2 = _norm_before(layer2)
         self.layer2 = layer2
         self.shortcut = shortcut
 
@@ -295,7 +295,7 @@ def _stages(width: int, num_blocks: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def _batch_norm(layer: WeightLayer, incoming: bool) -> nn.Module:
+def _norm_before(layer: WeightLayer) -> nn.Module:
     """The BatchNorm of the signal that a layer reads."""
     if isinstance(layer, nn.Linear):
         return nn.BatchNorm1d(layer.in_features)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shared.records.base import RecordError
 from shared.records.claim import Claim
 
 Array = npt.NDArray[np.float64]
@@ -52,9 +51,6 @@ def effects(claim: Claim, numbers: Array) -> list[Effect]:
 
     Args:
         numbers: shape (arms, seeds), in the claim's unit, all finite; above 0 for a ratio.
-
-    Raises:
-        RecordError: a trend whose `x` are all equal has no slope.
     """
     if claim.kind == "trend":
         return [_slope(claim, numbers)]
@@ -86,8 +82,6 @@ def _effect(name: str, per_seed: Array, numbers: Array) -> Effect:
 
 def _slope(claim: Claim, numbers: Array) -> Effect:
     centred = np.array(claim.x) - np.mean(claim.x)
-    if not centred.any():
-        raise RecordError(f"{claim.id}: got `x` {claim.x}, expected at least two different numbers")
     weights = (centred / (centred @ centred))[:, None]
     per_seed = (weights * numbers).sum(axis=0)
     return _effect(f"slope over {', '.join(claim.arms)}", per_seed, np.abs(weights).sum() * numbers)

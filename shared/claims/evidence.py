@@ -59,6 +59,25 @@ def contains(bound: Bound, number: float) -> bool:
     return low_ok and (bound.at_most is None or number <= bound.at_most)
 
 
+def check_claim(claim: Claim) -> None:
+    """Raises `RecordError` for a test that could only mislead."""
+    if claim.kind == "trend" and len(set(claim.x)) < 2:
+        raise RecordError(f"{claim.id}: got x = {claim.x}, expected at least two different numbers")
+    if claim.kind != "rate" or not claim.bound or not claim.success:
+        return
+    ends = [end for end in (claim.bound.at_least, claim.bound.at_most) if end is not None]
+    if not all(0 <= end <= 1 for end in ends):
+        raise RecordError(
+            f"{claim.id}: got bound {claim.bound}, expected shares of runs from 0 to 1 for a rate"
+        )
+    if claim.metric == "diverged" and not contains(claim.success, 0.0):
+        raise RecordError(
+            f"{claim.id}: got success {claim.success} of `diverged`, which only a diverged run "
+            "could meet; a diverged run never counts as a success. Expected `at_most: 0`: state "
+            "the share of runs that do not diverge, and bound it from above."
+        )
+
+
 def gather(claim: Claim, runs: Runs, seeds: range) -> Evidence:
     """Collects the planned runs of a claim from the table.
 
@@ -74,12 +93,6 @@ def gather(claim: Claim, runs: Runs, seeds: range) -> Evidence:
     }
     if not all(diverged.values()):
         runs.check(claim.experiment, claim.metric, claim.split, claim.unit)
-    if claim.success and claim.metric == "diverged" and not contains(claim.success, 0.0):
-        raise RecordError(
-            f"{claim.id}: got a success that only a diverged run could meet, expected one that it "
-            "does not: a diverged run never counts as a success. State the share of runs that "
-            "train, and bound it from above."
-        )
     return Evidence(
         claim=claim,
         seeds=seeds,

@@ -11,7 +11,14 @@ import polars as pl
 from shared.claims import looks, reasons
 from shared.claims.decide import Decision, Region, decide, level_against
 from shared.claims.effects import Effect, effects, from_scale, to_scale
-from shared.claims.evidence import SMOKE, Evidence, gather, why_inconclusive, why_not_run
+from shared.claims.evidence import (
+    SMOKE,
+    Evidence,
+    check_claim,
+    gather,
+    why_inconclusive,
+    why_not_run,
+)
 from shared.claims.intervals import clopper_pearson, t_interval
 from shared.claims.power import SeedsFor, seeds_for_mean, seeds_for_rate, seeds_to_decide
 from shared.claims.table import RunId, Runs, index_runs
@@ -75,6 +82,8 @@ def _judge_claim(
         "bound": claim.bound,
         "looks": before,
     }
+    if not claim.not_run:
+        check_claim(claim)
     if reason := why_not_run(claim, experiment, scale):
         warnings = ("the data were looked at before the claim was taken out",) if before else ()
         wiring = _wiring(claim, runs) if reason == SMOKE else ()

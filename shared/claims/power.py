@@ -77,8 +77,6 @@ def seeds_for_rate(
         return None
     if rate < bound:  # failures are the successes of the mirrored question
         rate, bound = 1 - rate, 1 - bound
-    if bound <= 0 or bound >= 1:
-        return None
     n = np.arange(more_than + 1, MOST_SEEDS + 1)
     fewest = np.ceil(special.bdtrik(1 - level, n, bound)) + 1
     power = special.bdtrc(fewest - 1, n, rate)

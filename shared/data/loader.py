@@ -147,32 +147,55 @@ class ArrayLoader:
         else:
             pixels_NCHW = self._images.index_select(0, order[part])
             labels_N = self._labels.index_select(0, order[part])
-        x_NCHW = pixels_NCHW.to(torch.float32).sub_(self._mean).div_(self._std)
+        return self._standardise(pixels_NCHW, epoch, batch), labels_N
+
+    def _standardise(self, pixels_NCHW: Tensor, epoch: int, batch: int) -> Tensor:
+        """Float32 images of the pixels, augmented where that was asked for."""
+        num = len(pixels_NCHW)
         if self._crop or self._flip:
+            # Both are drawn, so that one augmentation does not change the draws of the other.
             generator = _generator("augment", self._seed, epoch, batch)
-            x_NCHW = augment(x_NCHW, crop=self._crop, flip=self._flip, generator=generator)
-        return x_NCHW.contiguous(memory_format=self._format), labels_N
+            corner_2N = torch.randint(0, 2 * CROP_PADDING + 1, (2, num), generator=generator)
+            flip_N = torch.randint(0, 2, (num,), generator=generator)
+        if self._flip:
+            pixels_NCHW = flip_some(pixels_NCHW, flip_N.to(self.device))
+        x_NCHW = pixels_NCHW.to(torch.float32).sub_(self._mean).div_(self._std)
+        if self._crop:
+            x_NCHW = crop(x_NCHW, *corner_2N.to(self.device))
+        return x_NCHW.contiguous(memory_format=self._format)
 
 
-def augment(x_NCHW: Tensor, *, crop: bool, flip: bool, generator: torch.Generator) -> Tensor:
-    """Random crops after padding with 4 zeros, and random flips left to right, of each image.
+def flip_some(x_NCHW: Tensor, flip_N: Tensor) -> Tensor:
+    """The images, those where `flip_N` is 1 (and not 0) mirrored left to right.
+
+    Example:
+        >>> x_NCHW = torch.tensor([[[[1, 2]]], [[[3, 4]]]])
+        >>> flip_some(x_NCHW, torch.tensor([0, 1])).tolist()
+        [[[[1, 2]]], [[[4, 3]]]]
+    """
+    num = len(x_NCHW)
+    both_2NCHW = torch.cat([x_NCHW, x_NCHW.flip(3)])
+    return both_2NCHW.index_select(0, torch.arange(num, device=flip_N.device) + num * flip_N)
+
+
+def crop(x_NCHW: Tensor, top_N: Tensor, left_N: Tensor) -> Tensor:
+    """A window of the size of the image, out of the image with 4 pixels of zeros on each side.
 
     Args:
-        x_NCHW: images of any float type.
-        generator: on the CPU.
+        x_NCHW: images.
+        top_N: first row of each window in the padded image, 0..8; 4 is the image itself.
+        left_N: first column, likewise.
     """
     num, channels, height, width = x_NCHW.shape
-    padding = CROP_PADDING if crop else 0
-    top_N, left_N = torch.randint(0, 2 * padding + 1, (2, num), generator=generator)
-    flip_N = torch.randint(0, 2, (num,), generator=generator).bool() & flip
-    rows_NH = top_N[:, None] + torch.arange(height)
-    columns_NW = left_N[:, None] + torch.arange(width)
-    columns_NW = torch.where(flip_N[:, None], columns_NW.flip(1), columns_NW)
-    # One gather makes crop and flip at once: place of a pixel in the padded image, as a flat index.
-    place_NHW = rows_NH[:, :, None] * (width + 2 * padding) + columns_NW[:, None, :]
-    place_N1P = place_NHW.view(num, 1, height * width).to(x_NCHW.device)
-    padded_NCP = pad(x_NCHW, (padding,) * 4).flatten(2)
-    return padded_NCP.gather(2, place_N1P.expand(-1, channels, -1)).view(x_NCHW.shape)
+    padded_NCHW = pad(x_NCHW, (CROP_PADDING,) * 4)
+    # A row of a window is a stretch of `width` numbers in memory: name where each one starts, and
+    # copy them all at once.
+    stretches = padded_NCHW.view(-1).unfold(0, width, 1)
+    plane_NC1 = torch.arange(num * channels, device=top_N.device).view(num, channels, 1)
+    row_H = torch.arange(height, device=top_N.device)
+    row_NCH = plane_NC1 * padded_NCHW.shape[2] + top_N[:, None, None] + row_H
+    start_NCH = row_NCH * padded_NCHW.shape[3] + left_N[:, None, None]
+    return stretches.index_select(0, start_NCH.view(-1)).view(x_NCHW.shape)
 
 
 def _generator(*key: object) -> torch.Generator:

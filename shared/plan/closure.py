@@ -5,8 +5,8 @@ parameter, a digest over the module that it runs and all modules of this reposit
 imports, directly or not. The digest is taken from the syntax tree without comments, docstrings
 and line numbers: only an edit that can change a number changes it.
 
-Not seen are imports of computed names. There is one such place: a run loads the code of its paper
-by name, and its digest is taken over both modules, that of the run and that of the paper.
+Not seen are imports of computed names. A run and a report load code of their paper in that way, so
+the digest of each is taken over two modules: its own, and that of the paper.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class CodeIndex:
     def __init__(self, root: Path = Path()) -> None:
         self._root = root
         self._modules: dict[str, ModuleCode | None] = {}
+        self._digests: dict[tuple[str, ...], str] = {}
         self._cache = _read_cache(root / CACHE)
         self._changed = False
         atexit.register(self.save)
@@ -53,23 +54,25 @@ class CodeIndex:
         Raises:
             RecordError: a module does not exist, or a file of the closure is not Python.
         """
-        names = sorted(self.closure(*modules))
-        parts = [f"{name} {self._module(name).digest}" for name in names]  # type: ignore[union-attr]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        if modules not in self._digests:
+            found = self.closure(*modules)
+            parts = [f"{name} {code.digest}" for name, code in sorted(found.items())]
+            self._digests[modules] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return self._digests[modules]
 
-    def closure(self, *modules: str) -> set[str]:
+    def closure(self, *modules: str) -> dict[str, ModuleCode]:
         """The modules that `modules` import, directly or not, with themselves."""
         for name in modules:
             if self._module(name) is None:
                 file = self._root / name.replace(".", "/")
                 raise RecordError(f"no module {name}: expected the file {file}.py")
-        found: set[str] = set()
+        found: dict[str, ModuleCode] = {}
         waiting = list(modules)
         while waiting:
             name = waiting.pop()
             if name in found or (code := self._module(name)) is None:
                 continue
-            found.add(name)
+            found[name] = code
             waiting += code.imports
             waiting += _parents(name)
         return found
@@ -88,7 +91,7 @@ class CodeIndex:
 
     def _load(self, name: str) -> ModuleCode | None:
         base = name.replace(".", "/")
-        for file in (f"{base}.py", f"{base}/__init__.py"):
+        for file in (f"{base}/__init__.py", f"{base}.py"):
             try:
                 status = (self._root / file).stat()
             except (FileNotFoundError, NotADirectoryError):

@@ -1,16 +1,21 @@
-"""The configuration of the workflow: config/config.yaml and `--config` of the command line."""
+"""The configuration of the workflow: config/config.yaml and `--config` of the command line.
+
+`python -m shared.plan.config` writes its JSON schema to workflow/schemas/.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from shared.records.base import Record, RecordError
+from shared.records.base import Record, RecordError, write_text
 from shared.records.experiment import Scale
 
+SCHEMA = Path("workflow/schemas/config.schema.json")
 Setting = Annotated[
     str,
     Field(pattern=r"^[a-z0-9][a-z0-9_-]*\.[a-z0-9][a-z0-9_-]*\.(data|trainer|settings)\.\w+$"),
@@ -87,3 +92,12 @@ def _describe(fault: Any) -> str:
             "(SECTION: data, trainer or settings), e.g. fixup.depth_sweep.trainer.max_steps"
         )
     return f"{where}: got {fault['input']!r}. {fault['msg']}"
+
+
+def schema_text() -> str:
+    """The JSON schema of config/config.yaml, for editors and the workflow catalog."""
+    return json.dumps(WorkflowConfig.model_json_schema(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    write_text(SCHEMA, schema_text())

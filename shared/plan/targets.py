@@ -61,6 +61,7 @@ class Plan:
         self._code = CodeIndex()
         self._papers: dict[str, Paper] = {}
         self._registry: dict[str, Dataset] = {}
+        self._settings: dict[RunKey, RunSettings] = {}
         self._packages: dict[str, str] = {}
         self._check_overrides()
 
@@ -178,8 +179,10 @@ class Plan:
     def _resolve(self, wildcards: Any) -> RunSettings:
         names = ("scale", "paper", "experiment", "arm", "seed")
         key = RunKey(**{name: getattr(wildcards, name) for name in names})
-        overrides = self.config.overrides_of(key.paper, key.experiment)
-        return resolve(self._paper(key.paper).experiments, key, overrides)
+        if key not in self._settings:
+            overrides = self.config.overrides_of(key.paper, key.experiment)
+            self._settings[key] = resolve(self._paper(key.paper).experiments, key, overrides)
+        return self._settings[key]
 
     def _run_code(self, settings: RunSettings) -> str:
         """The digest of the code behind a run: that of the envelope and that of the paper."""

@@ -132,4 +132,7 @@ def _weakest(main: Sequence[Judged]) -> str:
         return ""
     value, item = min(measured, key=lambda pair: pair[0])
     weakest = "Weakest evidence: the" if len(measured) > 1 else "The"
-    return f" {weakest} effect of {item.claim.id} lies {value:.2g} times as far beyond its bound as a decision needs."
+    return (
+        f" {weakest} effect of {item.claim.id} lies {value:.2g} times as far beyond its bound as "
+        "a decision needs."
+    )

@@ -10,21 +10,26 @@ from shared.records.experiment import resolve
 from shared.reporting.inputs import Inputs
 from shared.reporting.numbers import count
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 158, 54, 34, 14, 4
-CHARACTERS = 25
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 160, 64, 36, 12, 4
+MOST_CHARACTERS = 20
 
 
 @dataclass(frozen=True)
 class Node:
-    """A box: its column, its two lines, and the names of the boxes that it reads."""
+    """A box: its column, its lines, and the names of the boxes that it reads."""
 
     name: str
     column: int
     title: str
     detail: str
     reads: tuple[str, ...] = ()
+    warning: str = ""
 
 
+_ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+    'orient="auto"><path class="d-arrow" d="M0 .5L8 4L0 7.5z"/></marker></defs>'
+)
 COLUMNS = ("data set", "prepare", "runs", "collect", "judge", "page")
 
 
@@ -37,18 +42,19 @@ def nodes(inputs: Inputs) -> list[Node]:
             f"runs:{name}",
             2,
             name,
-            _outcomes(inputs, name),
+            count(len(inputs.outcomes(name)), "run"),
             (
                 *([f"prepared:{read_by[name]}"] if read_by[name] else []),
                 *(f"runs:{ref.experiment}" for ref in experiment.needs.values()),
             ),
+            _bad(inputs.outcomes(name)),
         )
         for name, experiment in inputs.paper.experiments.items()
         if experiment.arms_at(inputs.scale)
     ]
     judged = sum(item.verdict.verdict != "not_run" for item in inputs.judged)
     return [
-        *(Node(f"raw:{name}", 0, name, "raw bytes, sha256 checked") for name in datasets),
+        *(Node(f"raw:{name}", 0, name, "raw bytes, verified") for name in datasets),
         *(
             Node(f"prepared:{name}", 1, name, "arrays and manifest", (f"raw:{name}",))
             for name in datasets
@@ -90,7 +96,7 @@ def drawing(boxes: list[Node]) -> Markup:
     drawn = [_box(box, *places[box.name]) for box in boxes]
     return Markup(
         f'<svg class="dag" viewBox="0 0 {width:g} {height:g}" aria-hidden="true">'
-        f"{''.join(edges)}{''.join(labels)}{''.join(drawn)}</svg>"
+        f"{_ARROW}{''.join(edges)}{''.join(labels)}{''.join(drawn)}</svg>"
     )
 
 
@@ -100,36 +106,33 @@ def _datasets(inputs: Inputs) -> dict[str, str | None]:
     return {name: resolve(inputs.paper.experiments, key).dataset for name, key in keys.items()}
 
 
-def _outcomes(inputs: Inputs, experiment: str) -> str:
-    outcomes = [run.outcome for run in inputs.runs if run.key.experiment == experiment]
-    bad = [
-        f"{outcomes.count(name)} {name}"
-        for name in ("diverged", "missing")
-        if outcomes.count(name)
-    ]
-    return ", ".join([count(len(outcomes), "run"), *bad])
+def _bad(outcomes: list[str]) -> str:
+    found = [(outcomes.count(name), name) for name in ("diverged", "missing")]
+    return ", ".join(f"{number} {name}" for number, name in found if number)
 
 
 def _box(box: Node, x: float, y: float) -> str:
+    first = 22 if box.warning else 29
     return (
         f'<g transform="translate({x:g} {y:g})"><title>{escape(box.title)}: {escape(box.detail)}'
         f'</title><rect width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="8"/>'
-        f'<text class="d-title" x="12" y="23">{escape(_short(box.title))}</text>'
-        f'<text class="d-detail" x="12" y="41">{escape(_short(box.detail, 27))}</text></g>'
+        f'<text class="d-title" x="12" y="{first}">{escape(_short(box.title))}</text>'
+        f'<text class="d-detail" x="12" y="{first + 17}">{escape(_short(box.detail))}</text>'
+        f'<text class="d-warning" x="12" y="55">{escape(box.warning)}</text></g>'
     )
 
 
-def _short(text: str, most: int = CHARACTERS - 5) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
 
 
 def _edge(source: tuple[float, float], target: tuple[float, float]) -> str:
     x0, y0 = source[0] + BOX_WIDTH, source[1] + BOX_HEIGHT / 2
     x1, y1 = target[0], target[1] + BOX_HEIGHT / 2
+    bend = (x0 + x1) / 2
     if source[0] == target[0]:
         # An artefact: the arrow leaves and enters the column on its left side.
         x0 = source[0]
         bend = x0 - GAP_X * 0.7
-        return f'<path d="M{x0:g} {y0:g}C{bend:g} {y0:g} {bend:g} {y1:g} {x1:g} {y1:g}"/>'
-    half = (x1 - x0) / 2
-    return f'<path d="M{x0:g} {y0:g}C{x0 + half:g} {y0:g} {x1 - half:g} {y1:g} {x1:g} {y1:g}"/>'
+    path = f"M{x0:g} {y0:g}C{bend:g} {y0:g} {bend:g} {y1:g} {x1:g} {y1:g}"
+    return f'<path class="d-edge" marker-end="url(#arrow)" d="{path}"/>'

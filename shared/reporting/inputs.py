@@ -61,6 +61,10 @@ class Inputs:
     judged: tuple[Judged, ...]
     runs: tuple[Run, ...]
 
+    def outcomes(self, experiment: str) -> list[str]:
+        """The outcome of each planned run of an experiment."""
+        return [run.outcome for run in self.runs if run.key.experiment == experiment]
+
 
 def read_inputs(name: str, scale: Scale, seeds: int | None = None) -> Inputs:
     """Reads all inputs of the page of a paper.

@@ -32,7 +32,7 @@ def write_notebook(name: str, scale: Scale, seeds: int | None = None) -> Path:
     notebook = build(name, scale, seeds)
     _execute(notebook, name)
     path = NOTEBOOKS / f"{name}.ipynb"
-    write_text(path, nbformat.writes(notebook) + "\n")
+    write_text(path, nbformat.writes(notebook) + "\n")  # type: ignore[no-untyped-call]
     return path
 
 
@@ -89,11 +89,14 @@ def build(name: str, scale: Scale, seeds: int | None = None) -> Any:
         cells += [_text(f"### {figure.title}\n\n{figure.caption}"), _code(f"figures[{index}]")]
     cells += [
         _text(
-            "## Carry on from here\n\nThe last value of every metric of every run, and its mean "
-            "and spread over the seeds. Change the query to ask your own question."
+            "## Carry on from here\n\nThe last value of every metric of every run that did not "
+            "diverge, and its mean and spread over the seeds. Change the query to ask your own "
+            "question."
         ),
         _code(
-            'last = metrics.sort("step").group_by(\n'
+            'diverged = metrics.filter((pl.col("metric") == "diverged") & (pl.col("value") > 0))\n'
+            'finished = metrics.join(diverged, on=["experiment", "arm", "seed"], how="anti")\n'
+            'last = finished.sort("step").group_by(\n'
             '    "experiment", "arm", "seed", "split", "metric", "unit", maintain_order=True\n'
             ").last()\n"
             "(\n"
@@ -108,7 +111,7 @@ def build(name: str, scale: Scale, seeds: int | None = None) -> Any:
     ]
     for place, cell in enumerate(cells, 1):
         cell.id = f"cell-{place:02d}"
-    return nbformat.v4.new_notebook(
+    return nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
         cells=cells,
         metadata={
             "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
@@ -117,7 +120,7 @@ def build(name: str, scale: Scale, seeds: int | None = None) -> Any:
     )
 
 
-class _ThisPython(KernelSpecManager):  # type: ignore[misc]
+class _ThisPython(KernelSpecManager):
     """Starts the kernel with the interpreter that runs this command, whatever is installed."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
@@ -134,6 +137,7 @@ def _execute(notebook: Any, name: str) -> None:
         manager = AsyncKernelManager(
             kernel_name="python3",
             kernel_spec_manager=_ThisPython(),
+            transport="ipc",
             connection_file=str(Path(scratch) / "kernel.json"),
         )
         client = NotebookClient(
@@ -143,8 +147,9 @@ def _execute(notebook: Any, name: str) -> None:
             record_timing=False,
             resources={"metadata": {"path": str(Path.cwd())}},
         )
+        private = {"IPYTHONDIR": scratch, "JUPYTER_RUNTIME_DIR": scratch}
         try:
-            client.execute(env={**os.environ, "IPYTHONDIR": scratch, "JUPYTER_RUNTIME_DIR": scratch})
+            client.execute(env={**os.environ, **private})
         except CellExecutionError as error:
             cell = next(c for c in reversed(notebook.cells) if _failed(c))
             raise RecordError(
@@ -162,8 +167,8 @@ def _failed(cell: Any) -> bool:
 
 
 def _text(source: str) -> Any:
-    return nbformat.v4.new_markdown_cell(source)
+    return nbformat.v4.new_markdown_cell(source)  # type: ignore[no-untyped-call]
 
 
 def _code(source: str) -> Any:
-    return nbformat.v4.new_code_cell(source)
+    return nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]

@@ -20,6 +20,7 @@ from shared.reporting.cost import cost_rows, energy_notes
 from shared.reporting.dag import COLUMNS, drawing, nodes
 from shared.reporting.figures import Figure
 from shared.reporting.inputs import Inputs, load_figures, read_inputs
+from shared.reporting.numbers import count
 from shared.reporting.runs import run_groups
 from shared.reporting.scaled import scaled_down
 from shared.reporting.templates import Script, render
@@ -35,6 +36,16 @@ class FigureView:
     figure: Figure
     spec: dict[str, Any]
     still: Markup
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit, and how many of its runs had uncommitted changes."""
+
+    name: str
+    sha: str | None
+    runs: str
+    dirty: int
 
 
 def write_page(name: str, scale: Scale, seeds: int | None = None) -> Path:
@@ -62,6 +73,7 @@ def render_page(inputs: Inputs, figures: Sequence[Figure]) -> str:
     paper, judged = inputs.paper, inputs.judged
     groups, shared_provenance = run_groups(inputs)
     boxes = nodes(inputs)
+    commits = _commits(inputs)
     return render(
         "page.html",
         scripts=[Script.of(vega.bundle()), Script.read("page.js")],
@@ -86,7 +98,8 @@ def render_page(inputs: Inputs, figures: Sequence[Figure]) -> str:
         drawing=drawing(boxes),
         costs=cost_rows(inputs),
         energy_notes=energy_notes(inputs),
-        commits=_commits(inputs),
+        commits=commits,
+        checkout=next((commit.sha for commit in commits if commit.sha), None),
         more_seeds=_more_seeds(inputs),
         bibtex=bibtex(inputs.name, paper),
     )
@@ -95,13 +108,13 @@ def render_page(inputs: Inputs, figures: Sequence[Figure]) -> str:
 def stamp(paper: Paper, scale: Scale) -> str:
     """What the scale means, to stand beside numbers and figures."""
     if scale == "laptop":
-        return f"laptop scale: {paper.here}"
+        return f"Laptop scale: {paper.here}"
     if scale == "smoke":
         return (
-            "smoke scale: a few optimiser steps that prove that every wire works. These numbers "
+            "Smoke scale: a few optimiser steps that prove that every wire works. These numbers "
             "say nothing about the paper."
         )
-    return "full scale: the settings of the paper."
+    return "Full scale: the settings of the paper."
 
 
 def bibtex(name: str, paper: Paper) -> str:
@@ -126,18 +139,19 @@ def _figure_view(figure: Figure, index: int) -> FigureView:
     return FigureView(figure, content, Markup(still))
 
 
-def _commits(inputs: Inputs) -> list[tuple[str, int, bool]]:
-    """(commit, number of runs, whether the tree had uncommitted changes), most runs first."""
-    found = Counter(
-        (run.provenance.git_commit or "no git checkout", run.provenance.git_dirty_sha256 is not None)
-        for run in inputs.runs
-        if run.provenance
-    )
-    return [(commit, number, dirty) for (commit, dirty), number in found.most_common()]
+def _commits(inputs: Inputs) -> list[Commit]:
+    """The commits at which runs were computed, the one with most runs first."""
+    made = [run.provenance for run in inputs.runs if run.provenance]
+    found = Counter(item.git_commit for item in made)
+    dirty = Counter(item.git_commit for item in made if item.git_dirty_sha256)
+    return [
+        Commit(f"commit {sha[:12]}" if sha else "no git checkout", sha, count(n, "run"), dirty[sha])
+        for sha, n in found.most_common()
+    ]
 
 
 def _more_seeds(inputs: Inputs) -> int:
-    """The seeds that would decide every undecided claim, or a few more than there are."""
+    """The seeds that would decide every undecided claim; twice the present ones if none is open."""
     wanted = [item.verdict.seeds_to_decide or 0 for item in inputs.judged]
     present = [len(e.seeds_at(inputs.scale)) for e in inputs.paper.experiments.values()]
-    return max(*wanted, 0) or 2 * max([*present, 1])
+    return max(wanted, default=0) or 2 * max(present, default=1)

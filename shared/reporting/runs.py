@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.reporting.inputs import Inputs, Run
-from shared.reporting.numbers import duration
+from shared.reporting.numbers import count, duration
 
 LOG_LINES = 60
 LOG_CHARACTERS = 1_200_000
@@ -43,6 +43,7 @@ class RunGroup:
     experiment: str
     title: str
     tuning: str
+    size: str
     finished: int
     diverged: int
     missing: int
@@ -104,6 +105,7 @@ def run_groups(inputs: Inputs) -> tuple[list[RunGroup], str]:
                 experiment=name,
                 title=experiment.title,
                 tuning=experiment.configurations_tried,
+                size=count(len(runs), "run"),
                 finished=outcomes.count("finished"),
                 diverged=outcomes.count("diverged"),
                 missing=outcomes.count("missing"),

@@ -36,17 +36,18 @@ def scaled_down(experiments: Mapping[str, Experiment], scale: Scale) -> list[Sca
     result = []
     for name, experiment in experiments.items():
         if not experiment.arms_at(scale):
-            here, reason = (), f"Not run at {scale} scale."
+            reason = f"Not run at {scale} scale."
         elif "full" not in experiment.scales:
-            here, reason = (), "Not defined at full scale, so there is nothing to compare with."
+            reason = "Not defined at full scale, so there is nothing to compare with."
         else:
-            here, reason = changes(experiment, scale), ""
+            reason = ""
+        here = () if reason else changes(experiment, scale)
         result.append(ScaledExperiment(name, experiment.title, here, reason))
     return result
 
 
 def changes(experiment: Experiment, scale: Scale) -> tuple[Change, ...]:
-    """What differs between a scale and full scale: settings of the first common arm, arms, seeds."""
+    """What differs from full scale: settings of the first common arm, arms and seeds."""
     arms_here, arms_full = experiment.arms_at(scale), experiment.arms_at("full")
     common = [arm for arm in arms_here if arm in arms_full]
     found = []

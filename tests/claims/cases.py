@@ -10,7 +10,7 @@ import polars as pl
 from shared.claims.judge import judge
 from shared.records.claim import Claim, Source
 from shared.records.experiment import Experiment, ScaleSettings
-from shared.records.metrics import Row, table
+from shared.records.metrics import SCHEMA, Row, table
 from shared.records.paper import Paper
 from shared.records.verdict import ClaimVerdict
 
@@ -70,7 +70,9 @@ def make_claim(kind: str, **changes: Any) -> Claim:
     return Claim(**fields)
 
 
-def make_paper(*claims: Claim, seeds: int = 8, scales: Sequence[str] = ("smoke", "laptop")) -> Paper:
+def make_paper(
+    *claims: Claim, seeds: int = 8, scales: Sequence[str] = ("smoke", "laptop")
+) -> Paper:
     experiment = Experiment(
         title="e",
         kind="measurement",
@@ -103,11 +105,12 @@ def run_rows(arm: str, seed: int, values: Sequence[float], diverged: bool = Fals
 
 def make_table(numbers: Mapping[str, Sequence[float]]) -> pl.DataFrame:
     """One run per number; the number is the last of three steps."""
-    return pl.concat(
+    runs = [
         run_rows(arm, seed, [value - 1, value - 2, value])
         for arm, values in numbers.items()
         for seed, value in enumerate(values)
-    )
+    ]
+    return pl.concat([SCHEMA.to_frame(), *runs])
 
 
 def verdict_of(claim: Claim, metrics: pl.DataFrame, **changes: Any) -> ClaimVerdict:

@@ -45,7 +45,7 @@ def test_clopper_pearson_at_the_ends():
 
 
 def test_clopper_pearson_known_value():
-    """10 successes in 20 trials at 95 %: 0.2720 to 0.7280, from printed tables."""
+    """10 successes in 20 trials at 95 %: 0.2720 to 0.7280."""
     interval = clopper_pearson(10, 20, 0.025)
     assert (interval.low, interval.high) == pytest.approx((0.2720, 0.7280), abs=5e-5)
 

@@ -23,11 +23,9 @@ def test_t_power_agrees_with_simulation():
     assert t_power(1.0, 1.5, 9, 0.04) == pytest.approx(simulated, abs=3 * 0.5 / 200)
 
 
-def test_t_power_of_a_textbook_case():
-    """A one-sided t test at 5 % with n = 36, delta 0.4 sd has power 0.76 (noncentral t)."""
+def test_t_power_agrees_with_scipy():
     expected = stats.nct.sf(stats.t.ppf(0.95, 35), 35, 0.4 * 6)
     assert t_power(0.4, 1.0, 36, 0.05) == pytest.approx(expected)
-    assert expected == pytest.approx(0.764, abs=2e-3)
 
 
 @pytest.mark.parametrize("distance", [0.2, 0.5, 1.0, 3.0])
@@ -71,7 +69,7 @@ def test_a_rate_at_the_bound_is_never_decided():
 
 @pytest.mark.parametrize("bound", [0.0, 1.0])
 def test_a_rate_cannot_be_shown_to_be_beyond_the_ends(bound):
-    assert seeds_for_rate(0.5, bound, 0.04, more_than=8) in (None, 9)
+    assert seeds_for_rate(0.5, bound, 0.04, more_than=8) is None
 
 
 def test_several_tests_share_the_chance_to_miss_and_the_slowest_counts():

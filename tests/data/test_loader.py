@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shared.data.loader import CROP_PADDING, ArrayLoader, augment
+from shared.data.loader import CROP_PADDING, ArrayLoader, crop, flip_some
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (23, 3, 8, 6), dtype=np.uint8)
@@ -150,37 +150,28 @@ def test_set_epoch() -> None:
     assert equal(list(one), epochs[3])
 
 
-def plain_augment(x_NCHW: Tensor, generator: torch.Generator) -> Tensor:
-    """Crop and flip image by image, with the same draws."""
-    num, _, height, width = x_NCHW.shape
-    places = torch.randint(0, 2 * CROP_PADDING + 1, (2, num), generator=generator)
-    flips = torch.randint(0, 2, (num,), generator=generator)
-    result = []
-    for x_CHW, top, left, flip in zip(x_NCHW, *places.tolist(), flips.tolist(), strict=True):
-        padded = torch.nn.functional.pad(x_CHW, (CROP_PADDING,) * 4)
-        crop = padded[:, top : top + height, left : left + width]
-        result.append(crop.flip(2) if flip else crop)
-    return torch.stack(result)
-
-
-def test_augmentation_is_that_of_a_plain_loop() -> None:
-    x_NCHW = torch.randn(64, 3, 8, 6)
-    ours = augment(x_NCHW, crop=True, flip=True, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(ours, plain_augment(x_NCHW, torch.Generator().manual_seed(3)))
+def test_crop_and_flip_are_those_of_a_plain_loop() -> None:
+    x_NCHW = torch.randn(81, 3, 8, 6)
+    places = torch.cartesian_prod(torch.arange(9), torch.arange(9))
+    flips = torch.arange(81) % 2
+    expected = []
+    for x_CHW, (top, left), flip in zip(x_NCHW, places.tolist(), flips.tolist(), strict=True):
+        padded = torch.nn.functional.pad(x_CHW.flip(2) if flip else x_CHW, (CROP_PADDING,) * 4)
+        expected.append(padded[:, top : top + 8, left : left + 6])
+    assert torch.equal(crop(flip_some(x_NCHW, flips), *places.T), torch.stack(expected))
 
 
 def test_crops_reach_every_place_and_flips_half_of_the_images() -> None:
-    x_NCHW = torch.zeros(8100, 1, 9, 9)
-    x_NCHW[:, :, 4, 4] = 1  # the middle: wherever a crop puts it, it is inside
-    generator = torch.Generator().manual_seed(0)
-    cropped = augment(x_NCHW, crop=True, flip=False, generator=generator)
-    counts = cropped.sum((0, 1))
-    assert counts.sum() == 8100
+    images = np.zeros((8100, 1, 9, 10), np.uint8)
+    images[:, :, 4, 4] = 255  # wherever a crop puts this point, it stays inside
+    settings: dict[str, Any] = {"mean": [0.0], "std": [1.0], "batch_size": 8100, "seed": 0}
+    one = ArrayLoader(images, np.arange(8100), shuffle=False, augment=["crop"], **settings)
+    counts_HW = next(iter(one))[0].sum((0, 1))[:, :9]
+    assert counts_HW.sum() == 8100
     # 81 places with 100 expected in each; 5 standard deviations.
-    assert counts.min() > 50 and counts.max() < 150
-    arrow_NCHW = torch.arange(3.0).expand(8100, 1, 1, 3)
-    flipped = augment(arrow_NCHW, crop=False, flip=True, generator=generator)
-    share = (flipped[:, 0, 0, 0] == 2).double().mean().item()
+    assert counts_HW.min() > 50 and counts_HW.max() < 150
+    one = ArrayLoader(images, np.arange(8100), shuffle=False, augment=["flip"], **settings)
+    share = (next(iter(one))[0][:, 0, 4, 5] == 1).double().mean().item()
     assert abs(share - 0.5) < 5 * 0.5 / 8100**0.5
 
 

@@ -103,11 +103,14 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.send("Page.navigate", url=page.resolve().as_uri())
-        ready = f"document.readyState === 'complete' && ({ready})"
+        self.wait(f"document.readyState === 'complete' && ({ready})")
+
+    def wait(self, ready: str) -> None:
+        """Waits until a JavaScript expression is true."""
         deadline = time.monotonic() + 60
         while not self.evaluate(ready):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{page}: not after 60 s: {ready}; events: {self.events[-5:]}")
+                raise TimeoutError(f"not after 60 s: {ready}; last events: {self.events[-5:]}")
             time.sleep(0.05)
 
     def evaluate(self, expression: str) -> Any:

@@ -138,7 +138,8 @@ claims:
     bound: {at_least: 0.5, at_most: 2.0}
     bound_reason: A factor of two either way is what the theorem hides in its constant.
   - id: toy4_rate
-    statement: Without scaling <script>document.title = "injected"</script> a deep network fails & stops.
+    statement: >-
+      Without scaling <script>document.title = "injected"</script> a deep network fails & stops.
     source: {where: "Section 3, ablation", verified: false}
     kind: rate
     experiment: depth
@@ -257,9 +258,7 @@ def build_tree(root: Path) -> None:
         for arm in experiment.arms_at("laptop"):
             for seed in experiment.seeds_at("laptop"):
                 if (name, arm, seed) != MISSING:
-                    key = RunKey(
-                        scale="laptop", paper="toy", experiment=name, arm=arm, seed=seed
-                    )
+                    key = RunKey(scale="laptop", paper="toy", experiment=name, arm=arm, seed=seed)
                     tables.append(_write_run(results, paper, key))
     write_metrics(results / "laptop" / "metrics" / "toy.parquet", pl.concat(tables))
     write_json(
@@ -326,7 +325,11 @@ def _provenance(key: RunKey, dice: random.Random, step: int, diverges: bool) -> 
         needs_sha256={},
         versions={"python": "3.11.2", "torch": "2.14.1", "lightning": "2.6.0", "numpy": "2.4.6"},
         machine=Machine(
-            cpu="Example CPU 3000", cores=2, memory_gib=8.0, platform="Linux-6.1", gpu=None,
+            cpu="Example CPU 3000",
+            cores=2,
+            memory_gib=8.0,
+            platform="Linux-6.1",
+            gpu=None,
             gpu_driver=None,
         ),
         device="cpu",
@@ -360,20 +363,39 @@ def _verdicts() -> tuple[ClaimVerdict, ...]:
     full = {"planned": 5, "finished": 5, "diverged": 0, "missing": 0}
     return (
         ClaimVerdict(
-            id="toy1_depth", verdict="reproduced", kind="trend", unit="percent per decade of depth",
-            reason="The whole interval lies at or below 1.", estimate=0.152, low=-0.081, high=0.385,
-            confidence=0.95, bound=Bound(at_most=1.0), effect_size=-3.61,
-            effect_size_name="distance to the bound over the spread of seeds", seeds=5,
+            id="toy1_depth",
+            verdict="reproduced",
+            kind="trend",
+            unit="percent per decade of depth",
+            reason="The whole interval lies at or below 1.",
+            estimate=0.152,
+            low=-0.081,
+            high=0.385,
+            confidence=0.95,
+            bound=Bound(at_most=1.0),
+            effect_size=-3.61,
+            effect_size_name="distance to the bound over the spread of seeds",
+            seeds=5,
             per_seed=(0.11, 0.36, -0.05, 0.21, 0.13),
             counts=tuple(ArmCount(arm=f"fixup-{d}", **full) for d in (10, 100, 1000, 10000)),
             looks=(_look("toy1_depth", 5, 0.05),),
         ),
         ClaimVerdict(
-            id="toy2_gap", verdict="inconclusive", kind="gap", unit="percent",
+            id="toy2_gap",
+            verdict="inconclusive",
+            kind="gap",
+            unit="percent",
             reason="1 of 8 planned runs of fixup is missing, and the interval crosses 2.",
-            estimate=1.214, low=0.31, high=2.118, confidence=0.975, bound=Bound(at_most=2.0),
-            effect_size=1.12, effect_size_name="Cohen's d of the paired gaps", seeds=7,
-            seeds_to_decide=14, per_seed=(0.9, 1.8, 0.2, 2.4, 1.1, 0.7, 1.4),
+            estimate=1.214,
+            low=0.31,
+            high=2.118,
+            confidence=0.975,
+            bound=Bound(at_most=2.0),
+            effect_size=1.12,
+            effect_size_name="Cohen's d of the paired gaps",
+            seeds=7,
+            seeds_to_decide=14,
+            per_seed=(0.9, 1.8, 0.2, 2.4, 1.1, 0.7, 1.4),
             counts=(
                 ArmCount(arm="fixup", planned=8, finished=7, diverged=0, missing=1),
                 ArmCount(arm="bn", planned=8, finished=8, diverged=0, missing=0),
@@ -384,37 +406,75 @@ def _verdicts() -> tuple[ClaimVerdict, ...]:
             ),
         ),
         ClaimVerdict(
-            id="toy3_ratio", verdict="reproduced", kind="ratio", unit="ratio",
-            reason="The whole interval lies between 0.5 and 2.", estimate=1.03, low=0.94, high=1.12,
-            confidence=0.95, bound=Bound(at_least=0.5, at_most=2.0), effect_size=6.2, seeds=5,
-            effect_size_name="log ratio over its spread", per_seed=(1.01, 1.05, 0.98, 1.1, 1.02),
+            id="toy3_ratio",
+            verdict="reproduced",
+            kind="ratio",
+            unit="ratio",
+            reason="The whole interval lies between 0.5 and 2.",
+            estimate=1.03,
+            low=0.94,
+            high=1.12,
+            confidence=0.95,
+            bound=Bound(at_least=0.5, at_most=2.0),
+            effect_size=6.2,
+            seeds=5,
+            effect_size_name="log ratio over its spread",
+            per_seed=(1.01, 1.05, 0.98, 1.1, 1.02),
             looks=(_look("toy3_ratio", 5, 0.05),),
         ),
         ClaimVerdict(
-            id="toy4_rate", verdict="not_reproduced", kind="rate", unit="share of runs",
-            reason="5 of 5 runs train; the exact interval lies above 0.5.", estimate=1.0,
-            low=0.549, high=1.0, confidence=0.9, bound=Bound(at_most=0.5), seeds=5,
-            counts=(ArmCount(arm="zero-init-1000", **full),), looks=(_look("toy4_rate", 5, 0.05),),
+            id="toy4_rate",
+            verdict="not_reproduced",
+            kind="rate",
+            unit="share of runs",
+            reason="5 of 5 runs train; the exact interval lies above 0.5.",
+            estimate=1.0,
+            low=0.549,
+            high=1.0,
+            confidence=0.9,
+            bound=Bound(at_most=0.5),
+            seeds=5,
+            counts=(ArmCount(arm="zero-init-1000", **full),),
+            looks=(_look("toy4_rate", 5, 0.05),),
         ),
         ClaimVerdict(
-            id="toy5_exact", verdict="reproduced", kind="exact", unit="logit",
-            reason="The largest error of 3 runs is 0.", estimate=0.0, bound=Bound(at_most=1e-6),
-            seeds=3, looks=(_look("toy5_exact", 3, 0.05),),
+            id="toy5_exact",
+            verdict="reproduced",
+            kind="exact",
+            unit="logit",
+            reason="The largest error of 3 runs is 0.",
+            estimate=0.0,
+            bound=Bound(at_most=1e-6),
+            seeds=3,
+            looks=(_look("toy5_exact", 3, 0.05),),
         ),
         ClaimVerdict(
-            id="toy6_ordering", verdict="not_reproduced", kind="ordering", unit="percent",
-            reason="fixup minus xavier lies above 0.", estimate=0.8312, low=0.4127, high=1.2497,
-            confidence=0.95, bound=Bound(at_most=0.0), effect_size=2.4, seeds=8,
+            id="toy6_ordering",
+            verdict="not_reproduced",
+            kind="ordering",
+            unit="percent",
+            reason="fixup minus xavier lies above 0.",
+            estimate=0.8312,
+            low=0.4127,
+            high=1.2497,
+            confidence=0.95,
+            bound=Bound(at_most=0.0),
+            effect_size=2.4,
+            seeds=8,
             effect_size_name="Cohen's d of the paired gaps",
             per_seed=(0.7, 1.1, 0.4, 1.0, 0.9, 0.6, 1.3, 0.65),
             looks=(_look("toy6_ordering", 8, 0.05),),
         ),
         ClaimVerdict(
-            id="toy7_imagenet", verdict="not_run", kind="value",
+            id="toy7_imagenet",
+            verdict="not_run",
+            kind="value",
             reason="Needs ImageNet and about 200 GPU hours.",
         ),
         ClaimVerdict(
-            id="toy8_translation", verdict="not_run", kind="value",
+            id="toy8_translation",
+            verdict="not_run",
+            kind="value",
             reason="No translation data set is wired yet.",
         ),
     )
@@ -455,5 +515,3 @@ def page(tree: Path) -> Path:
     done = reporting(tree, "page", "toy", "--scale", "laptop")
     assert done.returncode == 0, done.stderr
     return tree / "reports" / "toy.html"
-
-

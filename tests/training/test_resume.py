@@ -40,7 +40,7 @@ def test_a_crash_at_any_step_changes_no_bit(repository, monkeypatch, crashes):
     undisturbed = run_in_process()
     on_train_batch_end = Resume.on_train_batch_end
 
-    class Crash(Exception):
+    class CrashError(Exception):
         pass
 
     for step in crashes:
@@ -49,10 +49,10 @@ def test_a_crash_at_any_step_changes_no_bit(repository, monkeypatch, crashes):
             self._every_seconds = 0 if trainer.global_step >= at - 1 else 1000
             on_train_batch_end(self, trainer, *arguments)
             if trainer.global_step == at:
-                raise Crash
+                raise CrashError
 
         monkeypatch.setattr(Resume, "on_train_batch_end", crash)
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             run_in_process()
     monkeypatch.setattr(Resume, "on_train_batch_end", on_train_batch_end)
     assert run_in_process() == undisturbed

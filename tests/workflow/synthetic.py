@@ -30,7 +30,7 @@ file = {"fetch": f"results/fetched/{name}.json",
 pathlib.Path(file[step]).write_text(pathlib.Path("data.dvc").read_text())
 """,
     "shared/training/run.py": """
-import argparse, importlib, pathlib, sys, time
+import argparse, importlib, os, pathlib, sys, time
 parser = argparse.ArgumentParser()
 for name in ("paper", "experiment", "arm", "--seed", "--scale"):
     parser.add_argument(name)
@@ -39,7 +39,7 @@ o = parser.parse_args()
 folder = pathlib.Path(f"results/{o.scale}/runs/{o.paper}/{o.experiment}/{o.arm}/seed-{o.seed}")
 (folder / "run.log").write_text("started\\n")
 code = importlib.import_module(f"papers.{o.paper}.measurements")
-time.sleep(code.SECONDS)
+time.sleep(float(os.environ.get("SECONDS_OF_A_RUN", 0)))
 if o.arm in code.BROKEN:
     sys.exit(f"{folder}: this arm is broken")
 for file in ("metrics.parquet", "settings.json", "provenance.json"):
@@ -133,7 +133,7 @@ def write_paper(root: Path, name: str, layer: str = "one", **experiment: object)
     write(folder / "__init__.py", "")
     write(
         folder / "measurements.py",
-        f'"""Measures."""\nfrom shared.norms.{layer} import VALUE\n\nSECONDS = 0\nBROKEN = ()\n',
+        f'"""Measures."""\nfrom shared.norms.{layer} import VALUE\n\nRATE = 0.1\nBROKEN = ()\n',
     )
     write(folder / "figures.py", "def figures(metrics, scale):\n    return []\n")
 
@@ -161,7 +161,10 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+SNAKEMAKE = str(Path(sys.executable).parent / "snakemake")
+
+
 def snakemake(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs Snakemake in that repository, as a user does."""
-    command = [str(Path(sys.executable).parent / "snakemake"), *arguments]
+    command = [SNAKEMAKE, *arguments]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300)

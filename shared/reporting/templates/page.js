@@ -4,7 +4,7 @@
   const views = new Map();
 
   // Charts take their colours from the variables of the style sheet.
-  function config() {
+  function config(width) {
     const style = getComputedStyle(document.documentElement);
     const get = (name) => style.getPropertyValue(name).trim();
     const ink = get("--ink"), muted = get("--muted"), line = get("--line");
@@ -12,17 +12,13 @@
       background: null,
       font: get("--font"),
       range: { category: get("--series").split(",").map((color) => color.trim()) },
-      view: { stroke: null },
       title: { color: muted, font: get("--font") },
       text: { color: ink },
       axis: {
         labelColor: muted, titleColor: ink, domainColor: line, tickColor: line,
-        gridColor: get("--grid"), titleFontWeight: "normal", labelFontSize: 12, titleFontSize: 12,
+        gridColor: get("--grid"),
       },
-      legend: {
-        orient: "top", labelColor: ink, titleColor: ink, labelFontSize: 12, labelLimit: 200,
-        columns: innerWidth < 600 ? 2 : 0, symbolStrokeWidth: 2,
-      },
+      legend: { labelColor: ink, titleColor: ink, columns: Math.max(2, Math.floor(width / 128)) },
     };
   }
 
@@ -30,7 +26,8 @@
     const spec = JSON.parse(figure.querySelector("script").textContent);
     const target = figure.querySelector(".live");
     const options = {
-      mode: "vega-lite", renderer: "svg", actions: false, ast: true, config: config(),
+      mode: "vega-lite", renderer: "svg", actions: false, ast: true,
+      config: config(target.clientWidth),
       tooltip: { theme: "custom" },
     };
     const old = views.get(figure);
