@@ -44,13 +44,9 @@ def place(temporary: Path, file: RawFile, folder: Path) -> None:
     """Moves a complete temporary file to its name in `folder` if its bytes are right.
 
     Raises:
-        WrongFileError: they are not; the temporary file is removed.
+        WrongFileError: they are not; the temporary file stays where it is.
     """
-    try:
-        check(temporary, file)
-    except WrongFileError:
-        temporary.unlink()
-        raise
+    check(temporary, file)
     with temporary.open("rb") as written:
         os.fsync(written.fileno())
     temporary.replace(folder / file.name)

@@ -104,7 +104,7 @@ class Plan:
         arguments = [
             word
             for name, value in overrides.items()
-            for word in ("--set", f"{name}={_yaml(value)}")
+            for word in ("--set", f"{name}={yaml_text(value)}")
         ]
         return {
             "settings": settings.model_dump(mode="json"),
@@ -231,7 +231,8 @@ def has_gpu(devices: Path = Path("/dev")) -> bool:
     return (devices / "dxg").exists() or any(devices.glob("nvidia[0-9]*"))
 
 
-def _yaml(value: Any) -> str:
+def yaml_text(value: Any) -> str:
+    """A value on one line, as YAML reads it back: JSON's 1e-05 would be a text there."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10**9)
     return text.removesuffix("...\n").strip()
 

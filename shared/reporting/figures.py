@@ -208,7 +208,13 @@ def sweep(
         base.mark_line(strokeWidth=2).encode(y=y, strokeDash=series.dash()),
         alt.Chart(values(last))
         .mark_point(size=18, filled=True, opacity=0.6)
-        .encode(x=x, y=series.y("value", log_y), color=series.color(), shape=series.shape()),
+        .encode(
+            x=x,
+            y=series.y("value", log_y),
+            color=series.color(),
+            shape=series.shape(),
+            tooltip=["arm:N", "seed:Q", alt.Tooltip("value:Q", title=series.title, format=".5~g")],
+        ),
         base.mark_point(size=80, filled=True, opacity=1).encode(
             y=y,
             shape=series.shape(),

@@ -62,14 +62,14 @@ def shared_parts(records: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], lis
     rests: list[dict[str, Any]] = [{} for _ in records]
     for key in dict.fromkeys(key for record in records for key in record):
         parts = [record.get(key, _ABSENT) for record in records]
-        if all(isinstance(part, dict) for part in parts):
-            same, left = shared_parts(parts)
-            if same or not any(parts):
-                common[key] = same
-            parts = [part or _ABSENT for part in left]
-        elif all(part == parts[0] for part in parts):
+        if all(part == parts[0] for part in parts):
             common[key] = parts[0]
             continue
+        if all(isinstance(part, dict) for part in parts):
+            same, parts = shared_parts(parts)
+            if same:
+                common[key] = same
+                parts = [part or _ABSENT for part in parts]
         for rest, part in zip(rests, parts, strict=True):
             if part is not _ABSENT:
                 rest[key] = part

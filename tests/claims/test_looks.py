@@ -127,6 +127,14 @@ def test_a_test_that_changed_after_a_divergence_was_seen_is_told():
     assert [look.alpha for look in more] == pytest.approx([0.04]), "the first real test"
 
 
+def test_a_look_without_a_test_does_not_use_up_the_first_share():
+    runs = make_table({"a": good("value")["a"][:7]}).vstack(run_rows("a", 7, [], diverged=True))
+    _, looks = judge("p", make_paper(make_claim("value")), runs, "laptop")
+    more = runs.vstack(run_rows("a", 8, [15.0]))
+    _, new = judge("p", make_paper(make_claim("rate")), more, "laptop", 9, looks)
+    assert [(look.seeds, look.alpha) for look in new] == [(9, pytest.approx(0.04))]
+
+
 def test_a_claim_that_was_taken_out_after_a_look_says_so():
     _, ledger = look_at(make_claim("gap"), good("gap"), 8)
     verdict, after = look_at(make_claim("gap", not_run="too dear"), good("gap"), 8, ledger)

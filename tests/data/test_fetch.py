@@ -68,6 +68,15 @@ def test_only_missing_files_are_fetched(register: Register, server: Server) -> N
     assert server.requests == [("labels", None)]
 
 
+def test_files_that_were_put_there_by_hand(register: Register) -> None:
+    register(FILES)
+    FOLDER.mkdir(parents=True)
+    for name, content in FILES.items():
+        (FOLDER / name).write_bytes(content)
+    assert main(["fetch", "tiny"]) == 0
+    assert json.loads(RECEIPT.read_text())["source"] == "already there"
+
+
 def test_a_stale_receipt_is_replaced(register: Register, server: Server) -> None:
     register(FILES, urls=serve(server, FILES))
     RECEIPT.parent.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,18 @@ def test_global_random_streams_are_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_first_batches_of_two_epochs_are_augmented_differently() -> None:
-    one = loader(shuffle=False)
-    assert not torch.equal(next(iter(one))[0], next(iter(one))[0])
+def test_every_epoch_has_its_own_order() -> None:
+    one = loader()
+    orders = [torch.cat([labels for _, labels in one]).tolist() for _ in range(3)]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_every_batch_has_its_own_augmentation() -> None:
+    same = np.repeat(IMAGES[:1], 20, axis=0)
+    settings: dict[str, Any] = {"mean": MEAN, "std": STD, "batch_size": 5, "seed": 1}
+    one = ArrayLoader(same, LABELS[:20], shuffle=False, augment=["crop", "flip"], **settings)
+    batches = [x_NCHW for _ in range(2) for x_NCHW, _ in one]
+    assert not any(torch.equal(x, y) for x, y in itertools.combinations(batches, 2))
 
 
 @pytest.mark.parametrize("handed_out", range(6))

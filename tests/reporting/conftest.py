@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import papers
 from shared.records.base import write_json
 from shared.records.claim import Bound
 from shared.records.experiment import RunKey, resolve
@@ -501,12 +502,17 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own_tree(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the fake tree that a test may break, as working directory."""
+def own_tree(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the fake tree that a test may break, as working directory with its own papers."""
     root = tmp_path / "tree"
     shutil.copytree(tree, root, symlinks=True, ignore=shutil.ignore_patterns("reports"))
     monkeypatch.chdir(root)
-    return root
+    monkeypatch.setattr(papers, "__path__", [str(root / "papers")])
+    for name in [name for name in sys.modules if name.startswith("papers.")]:
+        monkeypatch.delitem(sys.modules, name)
+    yield root
+    for name in [name for name in sys.modules if name.startswith("papers.toy")]:
+        del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import json
 
-from .conftest import reporting
+from shared.reporting.index import write_index
+
 from .test_page import Tree
 
 
 def index(root, scale="laptop"):
-    done = reporting(root, "index", "--scale", scale)
-    assert done.returncode == 0, done.stderr
-    html = (root / "reports/index.html").read_text(encoding="utf-8")
+    html = (root / write_index(scale)).read_text(encoding="utf-8")
     return html, " ".join(Tree(html).text.split())
 
 

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from shared.records.base import RecordError
+from shared.reporting.__main__ import main
 from shared.reporting.readme import BEGIN, END, write_readme
-
-from .conftest import reporting
 
 
 @pytest.fixture
@@ -18,8 +17,7 @@ def readme(own_tree):
 
 
 def test_the_table_comes_from_the_snapshot(readme, own_tree):
-    done = reporting(own_tree, "readme", "--scale", "laptop", "--snapshot")
-    assert done.returncode == 0, done.stderr
+    assert main(["readme", "--scale", "laptop", "--snapshot"]) == 0
     text = readme.read_text(encoding="utf-8")
     assert text.startswith(f"# Title\n\n{BEGIN}\n")
     assert text.endswith(f"{END}\n\nThe rest.\n")
