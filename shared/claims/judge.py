@@ -158,7 +158,7 @@ def _exact(evidence: Evidence) -> dict[str, Any]:
     """No statistics: one number at or above the bound is a counterexample."""
     claim = evidence.claim
     assert claim.bound is not None and claim.bound.at_most is not None
-    largest = {run: series.max for run, series in evidence.series.items() if series}
+    largest = {run: x for run in evidence.series if (x := evidence.number(run)) is not None}
     diverged = sum(count.diverged for count in evidence.counts)
     worst = max(largest, key=largest.__getitem__, default=None)
     verdict: Verdict

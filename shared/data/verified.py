@@ -92,8 +92,8 @@ def describe(error: OSError, folder: Path) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(folder).free / 2**20
         return (
-            f"the disk that holds {folder} is full ({free:.0f} MiB free). Free some space and run "
-            "the same command again; it carries on where it stopped, and no good file was changed."
+            f"the disk that holds {folder} has not enough room ({free:.0f} MiB are free). Make "
+            "room and run the same command again; no good file was changed."
         )
     return f"{error.filename or folder}: {error.strerror or error}. Correct this and run again."
 

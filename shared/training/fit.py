@@ -10,6 +10,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from safetensors.torch import save_file
 
 from shared.data.loader import ArrayLoader
+from shared.records.base import RecordError
 from shared.records.experiment import DataSettings
 from shared.records.run import Outcome
 from shared.training.callbacks import Divergence, Progress, Resume
@@ -101,6 +102,12 @@ def _loader(run: Run, data: DataSettings, *, train: bool) -> ArrayLoader:
     prepared = run.dataset()
     split = "train" if train else "test"
     size = data.train_size if train else data.test_size
+    available = len(prepared.array(f"{split}_labels"))
+    if size is not None and size > available:
+        raise RecordError(
+            f"{run.key}: data.{split}_size: got {size}, but {data.dataset} has {available} "
+            f"{split} examples. Lower it, or leave it out to take all."
+        )
     trainer = run.settings.trainer
     assert trainer is not None
     return ArrayLoader(

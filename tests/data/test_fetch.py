@@ -185,8 +185,8 @@ def test_a_full_disk(
     (FOLDER / "labels").write_bytes(FILES["labels"])
     (FOLDER / full).symlink_to("/dev/full")  # every write there says: no space left
     message = failure(capsys)
-    assert "the disk that holds data/tiny is full" in message
-    assert "Free some space" in message
+    assert "the disk that holds data/tiny has not enough room" in message
+    assert "Make room and run" in message
     assert not (FOLDER / "images").exists()
     assert (FOLDER / "labels").read_bytes() == FILES["labels"]
 

@@ -129,7 +129,9 @@ def test_a_full_disk(raw: dict[str, bytes], capsys: pytest.CaptureFixture[str]) 
     FOLDER.mkdir(parents=True)
     (FOLDER / ".train_images.npy.tmp").symlink_to("/dev/full")
     assert main(["prepare", "tiny"]) == 1
-    assert "the disk that holds results/prepared/tiny is full" in capsys.readouterr().err
+    assert (
+        "the disk that holds results/prepared/tiny has not enough room" in capsys.readouterr().err
+    )
     assert list(FOLDER.iterdir()) == []
 
 

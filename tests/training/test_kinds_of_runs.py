@@ -132,6 +132,7 @@ def test_a_number_that_is_not_finite_is_a_divergence(repository):
         (("fake_classifier", "train", "plain", "--set", "lr=1"), "expected data.NAME"),
         (("fake_classifier", "train", "plain", "--set", "trainer.max_epoch=1"), "max_epoch"),
         (("fake_classifier", "train", "plain", "--set", "data.dataset=none"), "shared.data fetch"),
+        (("fake_classifier", "train", "plain", "--set", "data.train_size=97"), "has 96 train"),
     ],
 )
 def test_bad_input_is_one_clear_message(repository, capsys, arguments, said):
