@@ -37,7 +37,7 @@ Draw = Callable[[np.random.Generator, int, int], Array]
 
 
 class Scenario(NamedTuple):
-    """A claim and a truth. `never` holds the verdicts that would be false there."""
+    """A claim and a truth: the verdicts that would be false there, or the one that is right."""
 
     kind: str
     effect: str
@@ -46,6 +46,7 @@ class Scenario(NamedTuple):
     draw: Draw
     seeds: tuple[int, ...]
     never: tuple[str, ...] = ()
+    right: str = ""
 
 
 class Outcome(NamedTuple):
@@ -69,8 +70,11 @@ def scenarios() -> Iterator[Scenario]:
     for kind, spread, claim, draw, (at_bound, twice, below) in _kinds():
         first = RATE_SEEDS if kind == "rate" else T_SEEDS
         yield Scenario(kind, "at the bound", spread, claim, draw(at_bound), _looks(first), BOTH)
-        yield Scenario(kind, "twice the bound", spread, claim, draw(twice), (first,))
-        yield Scenario(kind, "as far on the other side", spread, claim, draw(below), (first,))
+        for effect, text, right in [
+            (twice, "twice the bound", "reproduced"),
+            (below, "as far on the other side", "not_reproduced"),
+        ]:
+            yield Scenario(kind, text, spread, claim, draw(effect), (first,), right=right)
     yield from _orderings()
     yield from _equivalences()
     yield from _exacts()
@@ -240,7 +244,7 @@ def _kinds() -> Iterator[tuple[str, str, dict[str, Any], Callable[[float], Draw]
         (1.0, 2.0, 0.0),
     )  # fmt: skip
     yield (
-        "rate", "a failed run diverges or not, half and half",
+        "rate", "bound 0.475; half of the failed runs diverge",
         {"kind": "rate", "success": {"at_most": 1.0}, "bound": {"at_least": 0.475}},
         _rate,
         (0.475, 0.95, 0.0),
@@ -251,30 +255,30 @@ def _orderings() -> Iterator[Scenario]:
     """A false `reproduced` is likeliest with one gap at the bound and the others far inside."""
     spread = "sd of each gap 0.4 bound"
     claim = {"kind": "ordering", "bound": {"at_least": 1.0}}
-    for gaps, text, never in [
-        ((1.0, 20.0), "one gap at the bound, one far inside", BOTH),
-        ((1.0, 1.0), "both gaps at the bound", BOTH),
-        ((2.0, 2.0), "both gaps twice the bound", ()),
-        ((20.0, 0.0), "one gap as far on the other side", ()),
+    for gaps, text, never, right in [
+        ((1.0, 20.0), "one gap at the bound, one far inside", BOTH, ""),
+        ((1.0, 1.0), "both gaps at the bound", BOTH, ""),
+        ((2.0, 2.0), "both gaps twice the bound", (), "reproduced"),
+        ((20.0, 0.0), "one gap as far on the other side", (), "not_reproduced"),
     ]:
         draw = _arms([gaps[0] + gaps[1], gaps[1], 0.0], spread=0.4)
         looks = _looks(T_SEEDS) if never else (T_SEEDS,)
-        yield Scenario("ordering", text, spread, claim, draw, looks, never)
+        yield Scenario("ordering", text, spread, claim, draw, looks, never, right)
 
 
 def _equivalences() -> Iterator[Scenario]:
     """With a wide spread the region is small beside the interval, so both its sides can err."""
     claim = {"kind": "gap", "bound": {"at_least": -1.0, "at_most": 1.0}}
-    for effect, text, spread, never in [
-        (1.0, "at the upper bound", 0.4, BOTH),
-        (1.0, "at the upper bound", 1000.0, BOTH),
-        (0.0, "in the middle", 0.4, ()),
-        (2.0, "twice the bound", 0.4, ()),
+    for effect, text, spread, never, right in [
+        (1.0, "at the upper bound", 0.4, BOTH, ""),
+        (1.0, "at the upper bound", 1000.0, BOTH, ""),
+        (0.0, "in the middle", 0.4, (), "reproduced"),
+        (2.0, "twice the bound", 0.4, (), "not_reproduced"),
     ]:
         draw = _arms([effect, 0.0], spread)
         looks = _looks(T_SEEDS) if never else (T_SEEDS,)
         told = f"sd of the gap {spread:g} bound"
-        yield Scenario("gap, two sides", text, told, claim, draw, looks, never)
+        yield Scenario("gap, two sides", text, told, claim, draw, looks, never, right)
 
 
 def _exacts() -> Iterator[Scenario]:

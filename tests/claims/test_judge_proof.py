@@ -7,6 +7,8 @@ be seen with the default number of seeds.
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from shared.claims.simulate import T_SEEDS, TABLES, Outcome, markdown, scenarios, simulate
@@ -19,6 +21,7 @@ AT_BOUND = [name for name, (_, case) in CASES.items() if case.never]
 FAR = [name for name, (_, case) in CASES.items() if not case.never]
 
 
+@functools.cache
 def outcome(name: str) -> Outcome:
     index, case = CASES[name]
     result = simulate(case, seed=index)
@@ -38,7 +41,7 @@ def test_false_verdicts_are_rarer_than_alpha(name):
 @pytest.mark.parametrize("name", FAR)
 def test_effects_far_from_the_bound_are_seen(name):
     result = outcome(name)
-    assert max(*result.reproduced, *result.not_reproduced) >= 0.9
+    assert getattr(result, result.scenario.right)[0] >= 0.9
     assert min(*result.reproduced, *result.not_reproduced) == 0.0
 
 
@@ -52,7 +55,6 @@ def test_every_kind_is_proved_at_and_beyond_the_bound():
 
 def test_the_judge_is_not_merely_silent_at_the_bound():
     """A judge that never decides would pass the proof above; with 5 seeds it spends 4 %."""
-    index, case = CASES["gap: at the bound, sd of the gap 0.5 bound"]
-    result = simulate(case, seed=index)
+    result = outcome("gap: at the bound, sd of the gap 0.5 bound")
     assert result.reproduced[0] >= 0.8 * 0.05 - 3 * 0.0044
     assert result.reproduced[-1] >= result.reproduced[0]

@@ -34,6 +34,15 @@ def test_the_page_works(browser, page, width, dark):
     assert browser.evaluate("document.title").startswith("Scaled Initialization")
 
 
+@pytest.mark.parametrize(("width", "stacked"), [(400, True), (1280, False)])
+def test_rows_become_cards_on_a_narrow_screen(browser, page, width, stacked):
+    browser.open(page, width, ready=DRAWN)
+    for table in (".verdicts", ".plain"):
+        row = f"document.querySelector('{table} tbody tr:has(td:nth-child(3))')"
+        one, two = (f"{row}.children[{i}].getBoundingClientRect()" for i in (0, 1))
+        assert browser.evaluate(f"{one}.bottom <= {two}.top") == stacked, table
+
+
 def test_nothing_is_cut_off_on_a_narrow_screen_when_all_is_open(browser, page):
     browser.open(page, 400, ready=DRAWN)
     browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 
+import altair as alt
 import polars as pl
 import pytest
 import vl_convert
@@ -174,10 +175,14 @@ def test_axes_carry_the_unit(metrics):
     assert '"title": "test error (percent)"' in content
 
 
-def test_a_picture_keeps_its_labels_and_prefixes_its_ids(metrics):
-    svg = vega.svg(vega.spec(draw(sweep, metrics)), "figure-7")
-    assert "test error (percent)" in svg
-    assert 'id="clip' not in svg
+def test_ids_of_several_pictures_in_one_page_differ():
+    rows = alt.InlineData(values=[{"a": 1}, {"a": 2}])
+    clipped = vega.spec(alt.Chart(rows).mark_line(clip=True).encode(x="a:Q", y="a:Q"))
+    one, two = vega.svg(clipped, "figure-1"), vega.svg(clipped, "figure-2")
+    assert (
+        set(re.findall(r'id="([^"]+)"', one)) == set(re.findall(r"url\(#([^)]+)\)", one)) != set()
+    )
+    assert not set(re.findall(r'id="([^"]+)"', one)) & set(re.findall(r'id="([^"]+)"', two))
 
 
 def test_shortening_a_picture_changes_no_label():
@@ -190,8 +195,6 @@ def test_shortening_a_picture_changes_no_label():
 
 
 def test_a_chart_may_not_load_data():
-    import altair as alt
-
     chart = alt.Chart("https://example.org/a.csv").mark_point().encode(x="a:Q")
     with pytest.raises(ValueError, match="without a network"):
         vega.spec(chart)
