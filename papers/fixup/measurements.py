@@ -96,6 +96,8 @@ def update_size(
 
     logit_change at step t is the mean over the examples of ||f_t(x) - f_(t-1)(x)||. A step after
     which the logits are not finite has no such row; the row `overflowed` (0 or 1) tells of it.
+    The first step moves only the classifier of a net that starts at zero, the second the last
+    layers of the branches as well: second_logit_change, where depth first shows.
 
     Source: section 3 of the paper, which asks for a change of order lr, whatever the depth.
     """
@@ -109,6 +111,8 @@ def update_size(
             overflowed = True
             break
         yield Row("logit_change", change, "logit", step=step)
+        if step == 2:
+            yield Row("second_logit_change", change, "logit", step=step)
     yield Row("overflowed", float(overflowed), "flag")
 
 

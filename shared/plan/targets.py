@@ -33,7 +33,7 @@ T = TypeVar("T")
 def exits_on_error(function: Callable[P, T]) -> Callable[P, T]:
     """Ends Snakemake with the message of a `RecordError` alone, without its traceback.
 
-    For what is called while Snakemake looks for work; later this would end running jobs, too.
+    Snakemake asks for all inputs and parameters before it starts the first job.
     """
 
     @functools.wraps(function)
@@ -73,6 +73,7 @@ class Plan:
 
     # Data
 
+    @exits_on_error
     def fetch_params(self, wildcards: Any) -> dict[str, Any]:
         """What identifies the bytes of a data set, from its entry in the registry."""
         meta = self._dataset(wildcards.dataset).meta
@@ -81,6 +82,7 @@ class Plan:
             "files": [(file.name, file.sha256, file.size) for file in meta.files],
         }
 
+    @exits_on_error
     def prepare_params(self, wildcards: Any) -> dict[str, Any]:
         return {"code": self._code.digest("shared.data.prepare")}
 
@@ -90,13 +92,13 @@ class Plan:
     def run_inputs(self, wildcards: Any) -> list[str]:
         """The prepared data and the runs whose weights a run starts from."""
         settings = self._resolve(wildcards)
-        self._run_code(settings)  # Code that is not Python is met here, before anything runs.
         needed = [str(key.directory() / "provenance.json") for key in settings.needs.values()]
         if settings.dataset is not None:
             self._dataset(settings.dataset)
             needed.append(f"results/prepared/{settings.dataset}/manifest.json")
         return needed
 
+    @exits_on_error
     def run_params(self, wildcards: Any) -> dict[str, Any]:
         """All that decides what a run computes, and its overrides as arguments with YAML values."""
         settings = self._resolve(wildcards)
@@ -128,9 +130,11 @@ class Plan:
 
     # Verdicts and reports
 
+    @exits_on_error
     def collect_params(self, wildcards: Any) -> dict[str, Any]:
         return {"seeds": self.seeds_argument, "code": self._package_code("shared.claims")}
 
+    @exits_on_error
     def judge_params(self, wildcards: Any) -> dict[str, Any]:
         claims = self._paper(wildcards.paper).claims
         return {
@@ -139,6 +143,7 @@ class Plan:
             "code": self._package_code("shared.claims"),
         }
 
+    @exits_on_error
     def report_params(self, wildcards: Any) -> dict[str, Any]:
         """For the page and the notebook: they show all that paper.yaml says, and the figures."""
         return {
@@ -153,6 +158,7 @@ class Plan:
         """The verdicts of every paper."""
         return [f"results/{self.scale}/verdicts/{name}.json" for name in paper_names()]
 
+    @exits_on_error
     def index_params(self, wildcards: Any = None) -> dict[str, Any]:
         papers = (self._paper(name).model_dump_json().encode() for name in paper_names())
         return {

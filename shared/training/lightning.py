@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from typing import Any
@@ -47,6 +48,9 @@ def _reported_as_missing(names: frozenset[str]) -> Iterator[None]:
         for name, function in originals.items():
             setattr(probes, name, function)
 
+
+# Lightning 2.6 calls a name that torch 2.14 deprecates; nothing in a run can be done about it.
+warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
 
 with _reported_as_missing(NOT_NEEDED - sys.modules.keys()):
     from lightning.pytorch import Callback, LightningModule, Trainer

@@ -39,11 +39,11 @@ o = parser.parse_args()
 folder = pathlib.Path(f"results/{o.scale}/runs/{o.paper}/{o.experiment}/{o.arm}/seed-{o.seed}")
 (folder / "run.log").write_text("started\\n")
 code = importlib.import_module(f"papers.{o.paper}.measurements")
-time.sleep(float(os.environ.get("SECONDS_OF_A_RUN", 0)))
 if o.arm in code.BROKEN:
     sys.exit(f"{folder}: this arm is broken")
 for file in ("metrics.parquet", "settings.json", "provenance.json"):
     (folder / file).write_text(f"{o} {code.VALUE}")
+    time.sleep(float(os.environ.get("SECONDS_OF_A_RUN", 0)))
 """,
     "shared/claims/__main__.py": """
 import pathlib, sys

@@ -76,14 +76,24 @@ def test_a_mistake_gives_one_message_and_no_traceback(built, arguments, message)
     assert "Traceback" not in result.stderr
 
 
-def test_faults_in_files_are_told_before_anything_runs(tmp_path):
-    build(tmp_path, {"alpha": {"data": {"dataset": "nine"}}})
-    assert "got data set 'nine', expected one of first, second" in snakemake(tmp_path).stderr
-    write(tmp_path / "papers/alpha/measurements.py", "def f(:\n")
-    assert "papers/alpha/measurements.py:1: not Python" in snakemake(tmp_path).stderr
-    edited = (tmp_path / "papers/alpha/paper.yaml").read_text().replace("kind: value", "kind: vale")
-    write(tmp_path / "papers/alpha/paper.yaml", edited)
-    assert "papers/alpha/paper.yaml:18: claims.0.kind" in snakemake(tmp_path).stderr
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("paper.yaml", "kind: value", "kind: vale", "papers/alpha/paper.yaml:18: claims.0.kind"),
+        ("paper.yaml", "dataset: first", "dataset: nine", "got data set 'nine', expected one of"),
+        ("paper.yaml", "entry: measurements", "entry: other", "no module papers.alpha.other"),
+        ("measurements.py", "RATE", "= RATE", "papers/alpha/measurements.py:4: not Python"),
+        ("figures.py", "def", "dif", "papers/alpha/figures.py:1: not Python"),
+    ],
+)
+def test_a_fault_in_a_file_is_told_before_anything_runs(tmp_path, file, old, new, message):
+    build(tmp_path, {"alpha": {"data": {"dataset": "first"}}})
+    text = (tmp_path / "papers/alpha" / file).read_text()
+    assert old in text
+    write(tmp_path / "papers/alpha" / file, text.replace(old, new))
+    result = snakemake(tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith(f"Error: {message}"), result.stderr
     assert not (tmp_path / "results").exists()
 
 
@@ -93,7 +103,7 @@ def test_a_failed_run_keeps_its_log_and_stops_no_other(project):
     assert result.returncode == 1
     assert (project / LEFT / "run.log").read_text() == "started\n"
     assert not (project / LEFT / "metrics.parquet").exists()
-    assert (project / LEFT.replace("left", "right") / "metrics.parquet").exists()
+    assert result.stderr.count("] run alpha/toy/right/") == 3
     assert f"failed: run alpha/toy/left/seed-0: see {LEFT}/run.log" in result.stderr
     assert "this arm is broken" in result.stderr
     edit(project, 'BROKEN = ("left",)', "BROKEN = ()")
@@ -135,7 +145,7 @@ def test_after_kill_9_the_same_command_carries_on(tmp_path):
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )
-    wait_for(lambda: (tmp_path / LEFT / "run.log").exists())
+    wait_for(lambda: (tmp_path / LEFT / "metrics.parquet").exists())
     second = snakemake(tmp_path, "reports/alpha.html")
     assert second.returncode == 1
     assert f"another snakemake (process {first.pid}) is at work in this folder" in second.stderr
@@ -143,7 +153,7 @@ def test_after_kill_9_the_same_command_carries_on(tmp_path):
     first.wait()
     result = snakemake(tmp_path, "reports/alpha.html")
     assert result.returncode == 0, result.stderr
-    assert (tmp_path / LEFT / "metrics.parquet").exists()
+    assert (tmp_path / LEFT / "provenance.json").exists()
     assert finished.stat().st_mtime_ns == before
 
 
