@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help all test check format lock unlock clean FORCE
+.PHONY: help all test check format lock clean FORCE
 
 help:  ## this list
 	@echo "make reports/PAPER.html    the report of one paper: $(notdir $(patsubst %/paper.yaml,%,$(wildcard papers/*/paper.yaml)))"
@@ -25,17 +25,14 @@ check: $(READY)  ## only the fast checks: style, types, layers
 	$(BIN)/pre-commit run --all-files
 
 format: $(READY)  ## format all code
-	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/snakefmt workflow
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format . && $(BIN)/snakefmt Snakefile workflow
 
 lock: $(READY)  ## make requirements.lock again after a change of pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 	    --generate-hashes --no-header --quiet --output-file requirements.lock
 
-unlock: $(READY)  ## after a kill -9 of snakemake: remove the lock that it left
-	$(BIN)/snakemake --unlock
-
 clean:  ## remove everything that was computed; data/ and .venv stay
-	rm -rf results reports .snakemake .cache
+	rm -rf results reports .snakemake
 
 # The environment: exactly the locked packages, every archive checked against its hash.
 # A half-made environment has no `ready` file and is made again from the start.

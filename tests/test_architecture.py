@@ -26,8 +26,7 @@ def test_light_parts_start_without_torch(module):
 
 def test_a_measurement_starts_without_lightning():
     code = (
-        "import sys, shared.training.run, shared.training.measure;"
-        "print('lightning' in sys.modules)"
+        "import sys, shared.training.run, shared.training.measure;print('lightning' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "False", result.stderr

@@ -16,7 +16,7 @@ BIN = Path(sys.executable).parent
 COMMANDS = {
     "ruff-check": ["ruff", "check", "."],
     "ruff-format": ["ruff", "format", "--check", "."],
-    "snakefmt": ["snakefmt", "--check", "workflow"],
+    "snakefmt": ["snakefmt", "--check", "Snakefile", "workflow"],
     "mypy": ["mypy"],
     "layers": ["lint-imports"],
 }

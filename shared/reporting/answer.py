@@ -120,7 +120,8 @@ def _tally(main: Sequence[Judged]) -> str:
     for verdict, many in counts(main).items():
         ids = ", ".join(item.claim.id for item in main if item.verdict.verdict == verdict)
         if many == len(main):
-            return f"all {many} main claims are {WORDS[verdict]} ({ids})"
+            everything = "both" if many == 2 else f"all {many}"
+            return f"{everything} main claims are {WORDS[verdict]} ({ids})"
         if many:
             parts.append(f"{many} {'is' if many == 1 else 'are'} {WORDS[verdict]} ({ids})")
     return f"of {len(main)} main claims {', '.join(parts)}"

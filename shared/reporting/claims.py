@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from shared.records.claim import Claim
-from shared.records.experiment import Experiment, Scale
 from shared.records.verdict import ClaimVerdict
 from shared.reporting.answer import WORDS, strength
 from shared.reporting.glyph import glyph
 from shared.reporting.inputs import Inputs, Judged
 from shared.reporting.numbers import NO_NUMBER, accepted, half_width, interval, number, percent
 from shared.reporting.scaled import scale_note
-
-SCALE_NAMES = {"smoke": "smoke scale", "laptop": "laptop scale", "full": "full scale"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ def _view(item: Judged, inputs: Inputs) -> ClaimView:
         estimate=number(verdict.estimate, spread) if measured else NO_NUMBER,
         interval=_interval(verdict),
         bound=f"{accepted(bound)} {verdict.unit or claim.unit}".rstrip() if bound else NO_NUMBER,
-        scale_note=_scale_note(claim, inputs.paper.experiments, inputs.scale),
+        scale_note=f": {note}" if (note := scale_note(inputs, claim)) else "",
         glyph=glyph(verdict),
         test="" if claim.not_run else describe_test(claim),
         facts=tuple(_facts(verdict)),
@@ -101,7 +97,9 @@ def describe_test(claim: Claim) -> str:
     }[claim.kind]
     if claim.bound is None:
         return f"{what} tested."
-    unit = "" if claim.kind in ("rate", "ratio") else f" {claim.unit}"
+    unit = {"rate": "", "ratio": "", "trend": f" {claim.unit} per unit of x"}.get(
+        claim.kind, f" {claim.unit}"
+    )
     return f"{what} {accepted(claim.bound)}{unit}."
 
 
@@ -113,14 +111,6 @@ def _interval(verdict: ClaimVerdict) -> str:
     if verdict.low is None and verdict.high is None:
         return ""
     return interval(verdict.low, verdict.high)
-
-
-def _scale_note(claim: Claim, experiments: Mapping[str, Experiment], scale: Scale) -> str:
-    name = SCALE_NAMES[scale]
-    if claim.experiment is None or scale == "full":
-        return name
-    note = scale_note(experiments[claim.experiment], scale)
-    return f"{name}: {note}" if note else name
 
 
 def _facts(verdict: ClaimVerdict) -> list[tuple[str, str]]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from shared.records.experiment import resolve
 from shared.reporting.inputs import Inputs
 from shared.reporting.numbers import count
 
@@ -102,8 +101,8 @@ def drawing(boxes: list[Node]) -> Markup:
 
 def _datasets(inputs: Inputs) -> dict[str, str | None]:
     """The data set that each experiment of this scale reads."""
-    keys = {run.key.experiment: run.key for run in reversed(inputs.runs)}
-    return {name: resolve(inputs.paper.experiments, key).dataset for name, key in keys.items()}
+    arms = {run.key.experiment: run.key.arm for run in reversed(inputs.runs)}
+    return {name: inputs.settings(name, arm).dataset for name, arm in arms.items()}
 
 
 def _bad(outcomes: list[str]) -> str:

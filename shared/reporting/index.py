@@ -11,8 +11,8 @@ from shared.records.experiment import Scale
 from shared.records.paper import Paper, read_paper
 from shared.records.verdict import Verdict
 from shared.reporting.answer import VERDICTS, WORDS, Answer, answer, counts
-from shared.reporting.claims import SCALE_NAMES
 from shared.reporting.inputs import read_judged, verdicts_file
+from shared.reporting.scaled import SCALE_NAMES
 from shared.reporting.templates import render
 
 INDEX = Path("reports/index.html")

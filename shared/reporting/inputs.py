@@ -14,7 +14,7 @@ import polars as pl
 from shared.records.base import RecordError, read_record
 from shared.records.catalog import paper_file
 from shared.records.claim import Claim
-from shared.records.experiment import RunKey, RunSettings, Scale
+from shared.records.experiment import RunKey, RunSettings, Scale, resolve
 from shared.records.metrics import read_metrics
 from shared.records.paper import Paper, read_paper
 from shared.records.run import Provenance
@@ -64,6 +64,14 @@ class Inputs:
     def outcomes(self, experiment: str) -> list[str]:
         """The outcome of each planned run of an experiment."""
         return [run.outcome for run in self.runs if run.key.experiment == experiment]
+
+    def settings(self, experiment: str, arm: str) -> RunSettings:
+        """What the runs of an arm recorded; what paper.yaml says where none has finished."""
+        for run in self.runs:
+            if (run.key.experiment, run.key.arm) == (experiment, arm) and run.settings:
+                return run.settings
+        key = RunKey(scale=self.scale, paper=self.name, experiment=experiment, arm=arm, seed=0)
+        return resolve(self.paper.experiments, key)
 
 
 def read_inputs(name: str, scale: Scale, seeds: int | None = None) -> Inputs:

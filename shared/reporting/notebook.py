@@ -17,7 +17,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from shared.records.base import RecordError, write_text
 from shared.records.experiment import Scale
 from shared.reporting.inputs import load_figures, read_inputs
-from shared.reporting.page import stamp
+from shared.reporting.scaled import stamp
 
 NOTEBOOKS = Path("reports/notebooks")
 SECONDS_PER_CELL = 300
@@ -134,15 +134,19 @@ class _ThisPython(KernelSpecManager):
 def _execute(notebook: Any, name: str) -> None:
     """Runs all cells in the repository root; no file of the user's home is read or written."""
     with tempfile.TemporaryDirectory() as scratch:
-        manager = AsyncKernelManager(
-            kernel_name="python3",
-            kernel_spec_manager=_ThisPython(),
-            transport="ipc",
-            connection_file=str(Path(scratch) / "kernel.json"),
-        )
+        # The client shuts down only a kernel whose manager it has made itself, so it gets a class.
+        class Kernel(AsyncKernelManager):
+            def __init__(self, **options: Any) -> None:
+                super().__init__(
+                    kernel_spec_manager=_ThisPython(),
+                    transport="ipc",
+                    connection_file=str(Path(scratch) / "kernel.json"),
+                    **options,
+                )
+
         client = NotebookClient(
             notebook,
-            km=manager,
+            kernel_manager_class=Kernel,
             timeout=SECONDS_PER_CELL,
             record_timing=False,
             resources={"metadata": {"path": str(Path.cwd())}},

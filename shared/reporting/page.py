@@ -15,14 +15,14 @@ from shared.records.experiment import Scale
 from shared.records.paper import Paper
 from shared.reporting import vega
 from shared.reporting.answer import VERDICTS, WORDS, answer, counts, evidence
-from shared.reporting.claims import SCALE_NAMES, claim_views
+from shared.reporting.claims import claim_views
 from shared.reporting.cost import cost_rows, energy_notes
 from shared.reporting.dag import COLUMNS, drawing, nodes
 from shared.reporting.figures import Figure
 from shared.reporting.inputs import Inputs, load_figures, read_inputs
 from shared.reporting.numbers import count
 from shared.reporting.runs import run_groups
-from shared.reporting.scaled import scaled_down
+from shared.reporting.scaled import SCALE_NAMES, scaled_down, stamp
 from shared.reporting.templates import Script, render
 
 REPORTS = Path("reports")
@@ -89,7 +89,7 @@ def render_page(inputs: Inputs, figures: Sequence[Figure]) -> str:
         counts=counts(judged),
         claims=claim_views(inputs),
         figures=[_figure_view(figure, index) for index, figure in enumerate(figures, 1)],
-        scaled=scaled_down(paper.experiments, inputs.scale) if inputs.scale != "full" else [],
+        scaled=scaled_down(inputs) if inputs.scale != "full" else [],
         groups=groups,
         shared_provenance=shared_provenance,
         outcomes=Counter(run.outcome for run in inputs.runs),
@@ -103,18 +103,6 @@ def render_page(inputs: Inputs, figures: Sequence[Figure]) -> str:
         more_seeds=_more_seeds(inputs),
         bibtex=bibtex(inputs.name, paper),
     )
-
-
-def stamp(paper: Paper, scale: Scale) -> str:
-    """What the scale means, to stand beside numbers and figures."""
-    if scale == "laptop":
-        return f"Laptop scale: {paper.here}"
-    if scale == "smoke":
-        return (
-            "Smoke scale: a few optimiser steps that prove that every wire works. These numbers "
-            "say nothing about the paper."
-        )
-    return "Full scale: the settings of the paper."
 
 
 def bibtex(name: str, paper: Paper) -> str:
@@ -153,5 +141,5 @@ def _commits(inputs: Inputs) -> list[Commit]:
 def _more_seeds(inputs: Inputs) -> int:
     """The seeds that would decide every undecided claim; twice the present ones if none is open."""
     wanted = [item.verdict.seeds_to_decide or 0 for item in inputs.judged]
-    present = [len(e.seeds_at(inputs.scale)) for e in inputs.paper.experiments.values()]
+    present = [1 + run.key.seed for run in inputs.runs]
     return max(wanted, default=0) or 2 * max(present, default=1)

@@ -10,8 +10,8 @@ from shared.records.experiment import Scale
 from shared.records.paper import Paper, read_paper
 from shared.records.verdict import PaperVerdicts
 from shared.reporting.answer import WORDS, answer, counts, evidence
-from shared.reporting.claims import SCALE_NAMES
 from shared.reporting.inputs import Judged, pair, verdicts_file
+from shared.reporting.scaled import SCALE_NAMES, stamp
 
 README = Path("README.md")
 SNAPSHOTS = Path("docs/verdicts")
@@ -83,11 +83,11 @@ def table(scale: Scale) -> str:
         said = answer(paper, judged, scale)
         tally = " | ".join(str(number) for number in counts(judged).values())
         head.append(f"| {link} | **{said.headline}** {_cell(said.sentence)} | {tally} |")
-        details += _details(paper, judged)
+        details += _details(paper, judged, scale)
     return "\n".join([*head, "", *details]) + "\n"
 
 
-def _details(paper: Paper, judged: tuple[Judged, ...]) -> list[str]:
+def _details(paper: Paper, judged: tuple[Judged, ...], scale: Scale) -> list[str]:
     rows = []
     for item in judged:
         verdict = item.verdict
@@ -96,6 +96,8 @@ def _details(paper: Paper, judged: tuple[Judged, ...]) -> list[str]:
         rows.append(f"| {item.claim.id} | {_cell(item.claim.statement)} | {word} | {_cell(here)} |")
     return [
         f"<details><summary>{_cell(paper.title)}: the claims</summary>",
+        "",
+        _cell(stamp(paper, scale)),
         "",
         "| id | claim | verdict | here |",
         "|---|---|---|---|",

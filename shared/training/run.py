@@ -18,12 +18,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from filelock import FileLock, Timeout
-
+from shared.data.lock import alone
 from shared.data.registry import DataError
 from shared.plan.closure import closure_digest
-from shared.records.base import RecordError, write_json
+from shared.records.base import RecordError, parse_yaml, write_json
 from shared.records.catalog import paper_file
 from shared.records.experiment import SCALES, RunKey, RunSettings, read_experiments, resolve
 from shared.records.metrics import Row, table, write_metrics
@@ -49,11 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     try:
         settings = resolve(read_experiments(paper_file(key.paper)), key, dict(options.set))
-        with _alone(key), console(key, key.directory() / "run.log") as out:
+        lock = SCRATCH / key.scale / f"{key}.lock"
+        with alone(lock, str(key)), console(key, key.directory() / "run.log") as out:
             compute(settings, out)
-    except Timeout:
-        print(f"{key}: another process computes this run; wait for it", file=sys.stderr)
-        return 1
     except (RecordError, DataError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -160,13 +156,6 @@ def _scratch(settings: RunSettings, code: str) -> Path:
     return SCRATCH / settings.key.scale / str(settings.key) / name
 
 
-def _alone(key: RunKey) -> FileLock:
-    """A lock that fails at once if another process computes the same run."""
-    file = SCRATCH / key.scale / f"{key}.lock"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(file, timeout=0)
-
-
 def _seed_everything(seed: int) -> None:
     import numpy as np
     import torch
@@ -200,7 +189,7 @@ def _override(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected SECTION.NAME=VALUE")
-    return name, yaml.safe_load(value)
+    return name, parse_yaml(value)
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ def with_verdicts(inputs, *words):
 @pytest.mark.parametrize(
     ("words", "headline", "part"),
     [
-        (("reproduced", "reproduced"), "Yes.", "all 2 main claims are reproduced"),
-        (("not_reproduced", "not_reproduced"), "No.", "all 2 main claims are not reproduced"),
+        (("reproduced", "reproduced"), "Yes.", "both main claims are reproduced"),
+        (("not_reproduced", "not_reproduced"), "No.", "both main claims are not reproduced"),
         (("reproduced", "not_reproduced"), "In part.", "1 is not reproduced (toy2_gap)"),
         (("reproduced", "inconclusive"), "Yes, as far as decided.", "1 is inconclusive"),
         (("not_run", "not_reproduced"), "No, as far as decided.", "1 is not run (toy1_depth)"),
         (("inconclusive", "not_run"), "Undecided.", "1 is inconclusive (toy1_depth)"),
-        (("not_run", "not_run"), "Not run.", "all 2 main claims are not run"),
+        (("not_run", "not_run"), "Not run.", "both main claims are not run"),
     ],
 )
 def test_the_answer_follows_from_the_main_verdicts(inputs, words, headline, part):

@@ -199,7 +199,7 @@ def test_the_page_says_what_the_verdicts_say(own_tree):
     file.write_text(json.dumps(content), encoding="utf-8")
     write_page("toy", "laptop")
     text = " ".join(Tree((own_tree / "reports/toy.html").read_text(encoding="utf-8")).text.split())
-    assert "No. At laptop scale, all 2 main claims are not reproduced" in text
+    assert "No. At laptop scale, both main claims are not reproduced" in text
     assert "1 reproduced 4 not reproduced 1" not in text
     assert "2 reproduced 4 not reproduced" in text
     assert "7.77 percent" in text

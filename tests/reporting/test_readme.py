@@ -26,6 +26,7 @@ def test_the_table_comes_from_the_snapshot(readme, own_tree):
     assert "| 3 | 2 | 1 | 2 |" in text
     assert "not run yet" in text
     assert "| toy2_gap | The scaled network comes within" in text
+    assert "Laptop scale: Fashion-MNIST instead of CIFAR-10" in text
     assert "<script>" not in text
     snapshot = json.loads((own_tree / "docs/verdicts/laptop/toy.json").read_text("utf-8"))
     results = json.loads((own_tree / "results/laptop/verdicts/toy.json").read_text("utf-8"))

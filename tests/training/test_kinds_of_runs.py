@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import polars as pl
 import pytest
+from filelock import FileLock
 from safetensors.numpy import load_file
 
 from shared.records.base import read_record
@@ -129,6 +133,7 @@ def test_a_number_that_is_not_finite_is_a_divergence(repository):
         (("fake_measurement", "nothing", "ok"), "expected one of identity"),
         (("no_paper", "identity", "ok"), "expected one of fake_adaptation"),
         (("fake_measurement", "identity", "ok", "--scale", "full"), "only at laptop"),
+        (("fake_measurement", "identity", "ok", "--set", "trainer.max_steps=1"), "measurement"),
         (("fake_classifier", "train", "plain", "--set", "lr=1"), "expected data.NAME"),
         (("fake_classifier", "train", "plain", "--set", "trainer.max_epoch=1"), "max_epoch"),
         (("fake_classifier", "train", "plain", "--set", "data.dataset=none"), "shared.data fetch"),
@@ -159,3 +164,23 @@ def test_a_complete_run_survives_a_failing_repetition(repository, monkeypatch):
 def test_overrides_reach_the_run(repository):
     _, directory = run("fake_classifier", "train", "plain", "--set", "trainer.max_epochs=1")
     assert len(values(directory, "test_error_percent")) == 1
+
+
+def test_two_processes_of_one_run_wait_for_each_other(repository, capsys):
+    key = RunKey(scale="laptop", paper="fake_measurement", experiment="identity", arm="ok", seed=0)
+    file = repository / "results/scratch/laptop" / f"{key}.lock"
+    file.parent.mkdir(parents=True)
+    held = threading.Event()
+
+    def other_process():
+        with FileLock(file):
+            held.set()
+            time.sleep(1)
+
+    threading.Thread(target=other_process).start()
+    held.wait()
+    start = time.monotonic()
+    code, _ = run("fake_measurement", "identity", "ok")
+    assert code == 0
+    assert time.monotonic() - start > 0.9
+    assert "waiting" in capsys.readouterr().err

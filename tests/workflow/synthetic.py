@@ -11,6 +11,7 @@ import yaml
 
 REPOSITORY = Path(__file__).parents[2]
 COPIED = (
+    "Snakefile",
     "workflow",
     "profiles",
     "config",

@@ -106,9 +106,7 @@ def test_known_mistake_multipliers_and_biases_for_each_channel():
     assert [p.numel() for p in scalars] == [1] * 5
     per_channel = same_start("fixup", per_channel=True).blocks[3]  # from 4 to 8 channels
     sizes = {
-        name: p.numel()
-        for name, p in per_channel.named_parameters()
-        if not name.endswith("weight")
+        name: p.numel() for name, p in per_channel.named_parameters() if not name.endswith("weight")
     }
     assert sizes == {
         "bias1a.bias": 4,
