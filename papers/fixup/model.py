@@ -291,7 +291,8 @@ def _stages(width: int, num_blocks: int) -> list[tuple[int, int, int]]:
     """(channels before, channels after, stride) of each block."""
     channels = [width] + [width * 2**stage for stage in range(3) for _ in range(num_blocks)]
     return [
-        (before, after, 1 if before == after else 2) for before, after in itertools.pairwise(channels)
+        (before, after, 1 if before == after else 2)
+        for before, after in itertools.pairwise(channels)
     ]
 
 

@@ -118,8 +118,11 @@ class Claim(Record):
         if (self.kind == "rate") != (self.success is not None):
             raise ValueError(f"{self.id}: `success` belongs to a rate, and a rate needs it")
         assert self.bound is not None
-        if self.kind == "exact" and (self.bound.at_most is None or self.bound.at_least is not None):
-            raise ValueError(f"{self.id}: an exact claim has bound.at_most only")
+        if self.kind == "exact" and (self.bound.at_least is not None or not self.bound.at_most):
+            raise ValueError(
+                f"{self.id}: an exact claim has bound.at_most only, and above 0: the error of every "
+                "run has to lie below it"
+            )
         if self.kind == "ratio" and any(
             side is not None and side <= 0 for side in (self.bound.at_least, self.bound.at_most)
         ):

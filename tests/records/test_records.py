@@ -126,6 +126,7 @@ def test_missing_files_and_papers(tmp_path):
         ({"kind": "rate", "arms": ["a"]}, "a rate needs it"),
         ({"kind": "trend"}, "`x` holds one number per arm"),
         ({"kind": "exact"}, "bound.at_most only"),
+        ({"kind": "exact", "bound": {"at_most": 0}}, "above 0"),
         ({"kind": "ratio", "bound": {"at_most": 0}}, "above 0"),
         ({"bound": {"at_least": 2, "at_most": 1}}, "at_least < at_most"),
         ({"bound": {}}, "expected `at_least`"),
