@@ -15,7 +15,7 @@ from typing import Literal
 
 import timm
 import torch
-from timm.data import create_transform
+from timm.data.transforms_factory import create_transform
 from torch import nn
 from torch.nn.functional import relu
 from torch.utils.data import DataLoader
@@ -147,7 +147,7 @@ class ImageNetResNet50(SGDClassifier):
         transform = create_transform(
             self.image_size,
             is_training=training,
-            color_jitter=None,
+            color_jitter=0.0,
             interpolation="bilinear",
             crop_pct=0.875,
         )

@@ -138,7 +138,8 @@ def parameter_groups(
         lr: learning rate of the weights.
         scalar_lr_divisor: 10 in the public code; 1 is an ablation.
     """
-    weights, scalars = [], []
+    weights: list[nn.Parameter] = []
+    scalars: list[nn.Parameter] = []
     for name, parameter in net.named_parameters():
         is_scalar = name.endswith((".bias", ".scale"))
         (scalars if is_scalar else weights).append(parameter)

@@ -157,24 +157,23 @@ class ResidualMLP(nn.Module):
         super().__init__()
         self.stem = nn.Linear(in_features, width, bias=False)
         block = BatchNormPreActivationBlock if method == "batchnorm" else PreActivationBlock
-        self.blocks = nn.Sequential(
-            *(
-                block(
-                    nn.Linear(width, width, bias=False),
-                    nn.Linear(width, width, bias=False),
-                    shortcut=nn.Identity(),
-                )
-                for _ in range(num_blocks)
+        blocks = [
+            block(
+                nn.Linear(width, width, bias=False),
+                nn.Linear(width, width, bias=False),
+                shortcut=nn.Identity(),
             )
-        )
-        self.last = nn.BatchNorm1d(width) if method == "batchnorm" else ScalarBias()
+            for _ in range(num_blocks)
+        ]
+        self.blocks = nn.Sequential(*blocks)
+        self.before_relu = nn.BatchNorm1d(width) if method == "batchnorm" else ScalarBias()
         self.before_classifier = nn.Identity() if method == "batchnorm" else ScalarBias()
         self.classifier = nn.Linear(width, num_classes)
-        initialise(self, branches_of(self), self.classifier, method)
+        initialise(self, [block.branch for block in blocks], self.classifier, method)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x_NF = self.blocks(self.stem(x.flatten(1)))
-        return self.classifier(self.before_classifier(relu(self.last(x_NF))))
+        return self.classifier(self.before_classifier(relu(self.before_relu(x_NF))))
 
 
 class WideResNet(nn.Module):
@@ -197,26 +196,25 @@ class WideResNet(nn.Module):
         num_classes: int = 10,
     ) -> None:
         super().__init__()
-        num_blocks = blocks_per_stage(depth, extra_layers=4)
+        stages = _stages(width, num_blocks=blocks_per_stage(depth, extra_layers=4))
         block = BatchNormPreActivationBlock if method == "batchnorm" else PreActivationBlock
         self.stem = conv3x3(in_channels, width)
-        self.blocks = nn.Sequential(
-            *(
-                block(
-                    conv3x3(before, after, stride),
-                    conv3x3(after, after),
-                    shortcut=PoolShortcut(before, after, stride),
-                )
-                for before, after, stride in _stages(width, num_blocks)
+        blocks = [
+            block(
+                conv3x3(before, after, stride),
+                conv3x3(after, after),
+                shortcut=PoolShortcut(before, after, stride),
             )
-        )
-        self.last = nn.BatchNorm2d(4 * width) if method == "batchnorm" else ScalarBias()
+            for before, after, stride in stages
+        ]
+        self.blocks = nn.Sequential(*blocks)
+        self.before_relu = nn.BatchNorm2d(4 * width) if method == "batchnorm" else ScalarBias()
         self.before_classifier = nn.Identity() if method == "batchnorm" else ScalarBias()
         self.classifier = nn.Linear(4 * width, num_classes)
-        initialise(self, branches_of(self), self.classifier, method)
+        initialise(self, [block.branch for block in blocks], self.classifier, method)
 
     def forward(self, x_NCHW: torch.Tensor) -> torch.Tensor:
-        x_NCHW = relu(self.last(self.blocks(self.stem(x_NCHW))))
+        x_NCHW = relu(self.before_relu(self.blocks(self.stem(x_NCHW))))
         return self.classifier(self.before_classifier(x_NCHW.mean(dim=(2, 3))))
 
 
@@ -244,31 +242,26 @@ class ConvResNet(nn.Module):
         per_channel: bool = False,
     ) -> None:
         super().__init__()
+        stages = _stages(width, num_blocks=blocks_per_stage(depth, extra_layers=2))
         normalised = method == "batchnorm"
         if normalised and per_channel:
             raise ValueError("per_channel: got True with batchnorm, expected an unnormalised arm")
         self.stem = conv3x3(in_channels, width, stem_stride)
         self.after_stem = nn.BatchNorm2d(width) if normalised else ScalarBias()
-        self.blocks = nn.Sequential(
-            *(
-                BatchNormBasicBlock(before, after, stride)
-                if normalised
-                else BasicBlock(before, after, stride, per_channel)
-                for before, after, stride in _stages(width, blocks_per_stage(depth, 2))
-            )
-        )
+        blocks = [
+            BatchNormBasicBlock(before, after, stride)
+            if normalised
+            else BasicBlock(before, after, stride, per_channel)
+            for before, after, stride in stages
+        ]
+        self.blocks = nn.Sequential(*blocks)
         self.before_classifier = nn.Identity() if normalised else ScalarBias()
         self.classifier = nn.Linear(4 * width, num_classes)
-        initialise(self, branches_of(self), self.classifier, method)
+        initialise(self, [block.branch for block in blocks], self.classifier, method)
 
     def forward(self, x_NCHW: torch.Tensor) -> torch.Tensor:
         x_NCHW = self.blocks(relu(self.after_stem(self.stem(x_NCHW))))
         return self.classifier(self.before_classifier(x_NCHW.mean(dim=(2, 3))))
-
-
-def branches_of(net: ResidualMLP | WideResNet | ConvResNet) -> list[Branch]:
-    """The weight layers of each residual branch; their number is the paper's L."""
-    return [block.branch for block in net.blocks]
 
 
 def conv3x3(in_channels: int, channels: int, stride: int = 1) -> nn.Conv2d:

@@ -60,7 +60,7 @@ def test_all_figures_of_a_scale(scale, count):
 
 
 def test_diverged_runs_are_counted_in_the_figure():
-    drawn = figures(metrics("laptop", diverged=("he", "zero_init")), "laptop")
+    drawn = figures(metrics("laptop", diverged=("he", "xavier")), "laptop")
     check(drawn)
     sweep = json.dumps(next(f for f in drawn if "depth" in f.title).chart.to_dict())
     assert "2/2" in sweep

@@ -14,7 +14,7 @@ from papers.fixup.method import (
     scale_branches,
     zero_last_layers,
 )
-from papers.fixup.model import ConvResNet, ResidualMLP, branches_of
+from papers.fixup.model import ConvResNet, ResidualMLP
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,10 @@ def test_known_mistake_the_exponent_without_its_minus_sign():
 def test_a_net_without_such_branches_is_an_error(num_branches, layers_per_branch):
     with pytest.raises(ValueError, match=f"got {num_branches} branches of {layers_per_branch}"):
         branch_scale(num_branches, layers_per_branch)
+
+
+def branches_of(net):
+    return [block.branch for block in net.blocks]
 
 
 def same_start(method, **settings):
