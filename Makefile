@@ -31,8 +31,9 @@ lock: $(READY)  ## make requirements.lock again after a change of pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 	    --generate-hashes --no-header --quiet --output-file requirements.lock
 
-clean:  ## remove everything that was computed; data/ and .venv stay
-	rm -rf results reports .snakemake
+clean:  ## remove everything that was computed; data, .venv and the judge's memory of looks stay
+	rm -rf reports .snakemake results/fetched results/prepared results/scratch
+	rm -rf results/*/runs results/*/metrics results/*/verdicts
 
 # The environment: exactly the locked packages, every archive checked against its hash.
 # A half-made environment has no `ready` file and is made again from the start.

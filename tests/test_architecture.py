@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,15 +35,17 @@ def test_a_measurement_starts_without_lightning():
 
 def test_the_machinery_names_no_paper():
     names = {path.parent.name for path in Path("papers").glob("*/paper.yaml")}
-    files = [*Path("shared").rglob("*.py"), *Path("workflow").rglob("*.smk")]
-    for file in files:
-        if file.suffix == ".py":
-            strings = {
-                node.value
-                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-                if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            }
-            assert not names & strings, file
+    assert names
+    for file in Path("shared").rglob("*.py"):
+        strings = {
+            node.value
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        assert not names & strings, file
+    for file in [Path("workflow/Snakefile"), *Path("workflow").rglob("*.smk")]:
+        words = set(re.findall(r"\w+", file.read_text(encoding="utf-8")))
+        assert not names & words, file
 
 
 def test_every_part_of_shared_has_tests_beside_it():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from pathlib import Path
 
 from shared.claims.collect import collect
 from shared.claims.judge import judge
@@ -15,8 +14,7 @@ from shared.records.catalog import paper_file
 from shared.records.experiment import SCALES, Scale, read_experiments
 from shared.records.metrics import read_metrics, write_metrics
 from shared.records.paper import read_paper
-
-RESULTS = Path("results")
+from shared.records.results import looks_file, metrics_file, verdicts_file
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,26 +41,26 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _collect(name: str, scale: Scale, wanted_seeds: int | None) -> None:
     experiments = read_experiments(paper_file(name))
-    table = collect(name, experiments, scale, wanted_seeds, RESULTS)
-    path = RESULTS / scale / "metrics" / f"{name}.parquet"
+    table = collect(name, experiments, scale, wanted_seeds)
+    path = metrics_file(name, scale)
     write_metrics(path, table)
     print(f"{path}: {len(table)} rows")
 
 
 def _judge(name: str, scale: Scale, wanted_seeds: int | None) -> None:
     paper = read_paper(name)
-    table = RESULTS / scale / "metrics" / f"{name}.parquet"
+    table = metrics_file(name, scale)
     if not table.exists():
         raise RecordError(
             f"{table}: no such file. Make it: python -m shared.claims collect {name} "
             f"--scale {scale}"
         )
-    ledger_path = RESULTS / scale / "looks" / f"{name}.jsonl"
+    ledger_path = looks_file(name, scale)
     ledger = read_ledger(ledger_path)
     verdicts, new = judge(name, paper, read_metrics(table), scale, wanted_seeds, ledger)
     # First the ledger: if this process dies between the two, no look is forgotten.
     append_looks(ledger_path, new)
-    path = RESULTS / scale / "verdicts" / f"{name}.json"
+    path = verdicts_file(name, scale)
     write_json(path, verdicts)
     counted = Counter(claim.verdict for claim in verdicts.claims)
     print(f"{path}: {', '.join(f'{n} {verdict}' for verdict, n in sorted(counted.items()))}")

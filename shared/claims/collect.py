@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
-from shared.records.base import RecordError
-from shared.records.experiment import Experiment, RunKey, Scale
-from shared.records.metrics import SCHEMA, read_metrics
-
-
-def planned_runs(
-    name: str, experiments: Mapping[str, Experiment], scale: Scale, wanted_seeds: int | None = None
-) -> Iterator[RunKey]:
-    """Every run of a paper at a scale, in the order of paper.yaml."""
-    for experiment_name, experiment in experiments.items():
-        for arm in experiment.arms_at(scale):
-            for seed in experiment.seeds_at(scale, wanted_seeds):
-                yield RunKey(
-                    scale=scale, paper=name, experiment=experiment_name, arm=arm, seed=seed
-                )
+from shared.claims.table import OVERRIDDEN
+from shared.records.base import RecordError, read_record
+from shared.records.experiment import Experiment, RunKey, RunSettings, Scale, resolve
+from shared.records.metrics import SCHEMA, Row, read_metrics, table
+from shared.records.results import RESULTS, planned_runs
 
 
 def collect(
@@ -29,9 +19,11 @@ def collect(
     experiments: Mapping[str, Experiment],
     scale: Scale,
     wanted_seeds: int | None = None,
-    results: Path = Path("results"),
+    results: Path = RESULTS,
 ) -> pl.DataFrame:
     """The tidy table of all planned runs, in the order of paper.yaml and of each run's rows.
+
+    A run whose settings are not those of paper.yaml gets one more row, the flag `overridden`.
 
     Args:
         wanted_seeds: see `Experiment.seeds_at`.
@@ -51,7 +43,16 @@ def collect(
             f"{name} {first.experiment} {first.arm} --seed {first.seed} --scale {scale}"
         )
     tables = [_read_run(key, file) for key, file in zip(keys, files, strict=True)]
-    return pl.concat([SCHEMA.to_frame(), *tables])
+    overridden = [
+        table(key.experiment, key.arm, key.seed, [Row(OVERRIDDEN, 1.0, "flag", "run")])
+        for key in keys
+        if _settings(key, results) != resolve(experiments, key)
+    ]
+    return pl.concat([SCHEMA.to_frame(), *tables, *overridden])
+
+
+def _settings(key: RunKey, results: Path) -> RunSettings:
+    return read_record(key.directory(results) / "settings.json", RunSettings)
 
 
 def _read_run(key: RunKey, file: Path) -> pl.DataFrame:

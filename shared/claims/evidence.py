@@ -9,8 +9,7 @@ import numpy as np
 
 from shared.claims.effects import Array
 from shared.claims.table import Reduced, Runs
-from shared.records.base import RecordError
-from shared.records.claim import Bound, Claim
+from shared.records.claim import Claim
 from shared.records.experiment import Experiment, Scale
 from shared.records.verdict import ArmCount
 
@@ -44,38 +43,13 @@ class Evidence:
         found = []
         for run in self.series:
             number = self.number(run)
-            met = number is not None and contains(self.claim.success, number)
+            met = number is not None and self.claim.success.contains(number)
             found.append(met and not self.diverged[run])
         return found
 
     def judged(self) -> list[object]:
         """What the verdict comes from, for a digest of it."""
         return [[*run, self.diverged.get(run), self.number(run)] for run in self.series]
-
-
-def contains(bound: Bound, number: float) -> bool:
-    """Whether one number lies in the region, its ends included."""
-    low_ok = bound.at_least is None or number >= bound.at_least
-    return low_ok and (bound.at_most is None or number <= bound.at_most)
-
-
-def check_claim(claim: Claim) -> None:
-    """Raises `RecordError` for a test that could only mislead."""
-    if claim.kind == "trend" and len(set(claim.x)) < 2:
-        raise RecordError(f"{claim.id}: got x = {claim.x}, expected at least two different numbers")
-    if claim.kind != "rate" or not claim.bound or not claim.success:
-        return
-    ends = [end for end in (claim.bound.at_least, claim.bound.at_most) if end is not None]
-    if not all(0 <= end <= 1 for end in ends):
-        raise RecordError(
-            f"{claim.id}: got bound {claim.bound}, expected shares of runs from 0 to 1 for a rate"
-        )
-    if claim.metric == "diverged" and not contains(claim.success, 0.0):
-        raise RecordError(
-            f"{claim.id}: got success {claim.success} of `diverged`, which only a diverged run "
-            "could meet; a diverged run never counts as a success. Expected `at_most: 0`: state "
-            "the share of runs that do not diverge, and bound it from above."
-        )
 
 
 def gather(claim: Claim, runs: Runs, seeds: range) -> Evidence:

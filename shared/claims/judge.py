@@ -14,7 +14,6 @@ from shared.claims.effects import Effect, effects, from_scale, to_scale
 from shared.claims.evidence import (
     SMOKE,
     Evidence,
-    check_claim,
     gather,
     why_inconclusive,
     why_not_run,
@@ -26,6 +25,7 @@ from shared.records.base import RecordError
 from shared.records.claim import Claim
 from shared.records.experiment import Experiment, Scale
 from shared.records.paper import Paper
+from shared.records.results import planned_runs
 from shared.records.verdict import ClaimVerdict, Look, PaperVerdicts, Verdict
 
 
@@ -52,7 +52,7 @@ def judge(
         RecordError: the table and the claims do not fit together; the message says where.
     """
     runs = index_runs(metrics)
-    _check_planned(paper.experiments, metrics, scale, wanted_seeds)
+    _check_planned(name, paper.experiments, metrics, scale, wanted_seeds)
     verdicts: list[ClaimVerdict] = []
     new: list[Look] = []
     earlier: dict[str, list[Look]] = {}
@@ -82,8 +82,6 @@ def _judge_claim(
         "bound": claim.bound,
         "looks": before,
     }
-    if not claim.not_run:
-        check_claim(claim)
     if reason := why_not_run(claim, experiment, scale):
         warnings = ("the data were looked at before the claim was taken out",) if before else ()
         wiring = _wiring(claim, runs) if reason == SMOKE else ()
@@ -96,6 +94,8 @@ def _judge_claim(
     known |= {"counts": evidence.counts, "seeds": len(seeds)}
     if not evidence.diverged:
         return ClaimVerdict(verdict="not_run", reason=reasons.no_runs(claim), **known)
+    if overridden := sum((claim.experiment, *run) in runs.overridden for run in evidence.series):
+        return ClaimVerdict(verdict="not_run", reason=reasons.overridden(overridden), **known)
 
     reason = why_inconclusive(evidence)
     number = looks.look_number(before, len(seeds))
@@ -239,13 +239,15 @@ def _wiring(claim: Claim, runs: Runs) -> tuple[str, ...]:
 
 
 def _check_planned(
-    experiments: Mapping[str, Experiment], metrics: pl.DataFrame, scale: Scale, wanted: int | None
+    name: str,
+    experiments: Mapping[str, Experiment],
+    metrics: pl.DataFrame,
+    scale: Scale,
+    wanted: int | None,
 ) -> None:
     planned: set[RunId] = {
-        (name, arm, seed)
-        for name, experiment in experiments.items()
-        for arm in experiment.arms_at(scale)
-        for seed in experiment.seeds_at(scale, wanted)
+        (key.experiment, key.arm, key.seed)
+        for key in planned_runs(name, experiments, scale, wanted)
     }
     there = set(metrics.select("experiment", "arm", "seed").unique().iter_rows())
     if extra := sorted(there - planned):

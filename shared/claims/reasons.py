@@ -34,6 +34,14 @@ def effect_size_name(claim: Claim) -> str:
     return "" if claim.kind == "value" else "d_z (paired): mean / sd of the gap over seeds"
 
 
+def overridden(runs: int) -> str:
+    """Why runs with other settings than planned get no verdict."""
+    return (
+        f"{runs} of its runs used settings other than those of paper.yaml, for which the bound was "
+        "fixed: run snakemake without overrides"
+    )
+
+
 def no_runs(claim: Claim) -> str:
     """Nothing in the table."""
     return (

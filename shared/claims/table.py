@@ -13,6 +13,8 @@ from shared.records.base import RecordError
 RUN = ["experiment", "arm", "seed"]
 SERIES = [*RUN, "metric", "split"]
 
+OVERRIDDEN = "overridden"  # flag of a run whose settings are not those of paper.yaml
+
 RunId = tuple[str, str, int]
 
 
@@ -33,6 +35,7 @@ class Runs:
     diverged: Mapping[RunId, bool]
     series: Mapping[tuple[str, str, int, str, str], Reduced]
     units: Mapping[tuple[str, str, str], Set[str]]
+    overridden: Set[RunId]
 
     def check(self, experiment: str, metric: str, split: str, unit: str) -> None:
         """Raises `RecordError` if no run of the experiment has the metric, or in another unit."""
@@ -74,6 +77,7 @@ def index_runs(metrics: pl.DataFrame) -> Runs:
         diverged=_diverged(metrics),
         series={row[:5]: Reduced(*row[5:]) for row in reduced.iter_rows()},
         units={row[:3]: frozenset(row[3]) for row in units.iter_rows()},
+        overridden=set(metrics.filter(pl.col("metric") == OVERRIDDEN).select(RUN).iter_rows()),
     )
 
 

@@ -25,6 +25,7 @@ from shared.records.catalog import paper_names
 from shared.records.dataset import Dataset, read_registry
 from shared.records.experiment import RunKey, RunSettings, Scale, resolve
 from shared.records.paper import Paper, read_paper
+from shared.records.results import planned_runs, verdicts_file
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -156,7 +157,7 @@ class Plan:
 
     def index_inputs(self, wildcards: Any = None) -> list[str]:
         """The verdicts of every paper."""
-        return [f"results/{self.scale}/verdicts/{name}.json" for name in paper_names()]
+        return [str(verdicts_file(name, self.scale)) for name in paper_names()]
 
     @exits_on_error
     def index_params(self, wildcards: Any = None) -> dict[str, Any]:
@@ -175,12 +176,9 @@ class Plan:
         return self._papers[name]
 
     def _run_folders(self, paper: str, scale: Scale) -> list[str]:
-        return [
-            f"results/{scale}/runs/{paper}/{name}/{arm}/seed-{seed}"
-            for name, experiment in self._paper(paper).experiments.items()
-            for arm in experiment.arms_at(scale)
-            for seed in experiment.seeds_at(scale, self.config.seeds)
-        ]
+        experiments = self._paper(paper).experiments
+        keys = planned_runs(paper, experiments, scale, self.config.seeds)
+        return [str(key.directory()) for key in keys]
 
     def _resolve(self, wildcards: Any) -> RunSettings:
         names = ("scale", "paper", "experiment", "arm", "seed")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from shared.records.base import Record
 from shared.records.experiment import Name, Scale
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Kind = Literal["value", "gap", "ratio", "ordering", "trend", "rate", "exact"]
 
 
@@ -31,8 +32,8 @@ class PaperValue(Record):
 class Bound(Record):
     """The accepted region of the effect: one side, or both for equivalence."""
 
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: float | None = Field(None, allow_inf_nan=False)
+    at_most: float | None = Field(None, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _not_empty(self) -> Bound:
@@ -45,6 +46,11 @@ class Bound(Record):
         ):
             raise ValueError("expected at_least < at_most")
         return self
+
+    def contains(self, number: float) -> bool:
+        """Whether one number lies in the region, its ends included."""
+        low_ok = self.at_least is None or number >= self.at_least
+        return low_ok and (self.at_most is None or number <= self.at_most)
 
     def __str__(self) -> str:
         if self.at_least is None:
@@ -79,7 +85,7 @@ class Claim(Record):
     split: str = "test"
     at: Literal["last", "max", "min", "mean"] = "last"
     unit: str = ""
-    x: tuple[float, ...] = Field((), description="trend: one abscissa per arm, e.g. log10 depth")
+    x: tuple[Finite, ...] = Field((), description="trend: one abscissa per arm, e.g. log10 depth")
     success: Bound | None = Field(None, description="rate: what counts as a success")
     bound: Bound | None = None
     bound_reason: str = Field(
@@ -115,16 +121,36 @@ class Claim(Record):
             raise ValueError(f"{self.id}: {self.kind} expects at least two arms")
         if (self.kind == "trend") != bool(self.x) or (self.x and len(self.x) != len(self.arms)):
             raise ValueError(f"{self.id}: `x` holds one number per arm of a trend, nowhere else")
+        if self.kind == "trend" and len(set(self.x)) < 2:
+            raise ValueError(f"{self.id}: got x = {self.x}, expected two different numbers or more")
         if (self.kind == "rate") != (self.success is not None):
             raise ValueError(f"{self.id}: `success` belongs to a rate, and a rate needs it")
         assert self.bound is not None
-        if self.kind == "exact" and (self.bound.at_least is not None or not self.bound.at_most):
+        self._check_rate(self.bound)
+        if self.kind == "exact" and (
+            self.bound.at_least is not None or (self.bound.at_most or 0) <= 0
+        ):
             raise ValueError(
-                f"{self.id}: an exact claim has bound.at_most only, and above 0: the error of every "
-                "run has to lie below it"
+                f"{self.id}: an exact claim has bound.at_most only, and above 0: the error of "
+                "every run has to lie below it"
             )
         if self.kind == "ratio" and any(
             side is not None and side <= 0 for side in (self.bound.at_least, self.bound.at_most)
         ):
             raise ValueError(f"{self.id}: the bounds of a ratio are above 0")
         return self
+
+    def _check_rate(self, bound: Bound) -> None:
+        if self.success is None:
+            return
+        ends = [end for end in (bound.at_least, bound.at_most) if end is not None]
+        if not all(0 <= end <= 1 for end in ends):
+            raise ValueError(
+                f"{self.id}: got bound {bound}, expected shares of runs from 0 to 1 for a rate"
+            )
+        if self.metric == "diverged" and not self.success.contains(0.0):
+            raise ValueError(
+                f"{self.id}: got success {self.success} of `diverged`, which only a diverged run "
+                "could meet; a diverged run never counts as a success. Expected `at_most: 0`: "
+                "state the share of runs that do not diverge, and bound it from above."
+            )

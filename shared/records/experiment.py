@@ -7,6 +7,7 @@ decides what to rerun) and the run itself (which computes) cannot disagree.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -17,7 +18,8 @@ from shared.records.base import Record, RecordError, read_yaml, validate
 
 Scale = Literal["smoke", "laptop", "full"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_.-]*$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 class DataSettings(Record):
@@ -110,6 +112,11 @@ class Experiment(Record):
             raise ValueError("give either `arms` or `grid`, one of them and not both")
         if self.kind == "measurement" and (self.trainer or self.data.keys() - {"dataset"}):
             raise ValueError("a measurement takes `settings` and at most `data.dataset`")
+        if wrong := [arm for arm in self.all_arms() if not re.fullmatch(NAME_PATTERN, arm)]:
+            raise ValueError(
+                f"the grid gives the arm {wrong[0]!r}; an arm is a folder, so the values of a grid "
+                "are written in small letters, digits and _ . -"
+            )
         unknown = {
             arm
             for scale in self.scales.values()

@@ -9,9 +9,10 @@ from shared.records.base import write_text
 from shared.records.catalog import paper_names
 from shared.records.experiment import Scale
 from shared.records.paper import Paper, read_paper
+from shared.records.results import verdicts_file
 from shared.records.verdict import Verdict
 from shared.reporting.answer import VERDICTS, WORDS, Answer, answer, counts
-from shared.reporting.inputs import read_judged, verdicts_file
+from shared.reporting.inputs import read_judged
 from shared.reporting.scaled import SCALE_NAMES
 from shared.reporting.templates import render
 

@@ -17,13 +17,13 @@ from shared.records.claim import Claim
 from shared.records.experiment import RunKey, RunSettings, Scale, resolve
 from shared.records.metrics import read_metrics
 from shared.records.paper import Paper, read_paper
+from shared.records.results import metrics_file, planned_runs, verdicts_file
 from shared.records.run import Provenance
 from shared.records.verdict import ClaimVerdict, PaperVerdicts
 
 if TYPE_CHECKING:
     from shared.reporting.figures import Figure
 
-RESULTS = Path("results")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -84,24 +84,20 @@ def read_inputs(name: str, scale: Scale, seeds: int | None = None) -> Inputs:
         RecordError: a file is missing, broken or older than paper.yaml.
     """
     paper = read_paper(name)
-    metrics_file = RESULTS / scale / "metrics" / f"{name}.parquet"
-    if not metrics_file.is_file():
+    table = metrics_file(name, scale)
+    if not table.is_file():
         raise RecordError(
-            f"{metrics_file}: no such file. Make it: python -m shared.claims collect {name} "
+            f"{table}: no such file. Make it: python -m shared.claims collect {name} "
             f"--scale {scale}"
         )
     return Inputs(
         name=name,
         scale=scale,
         paper=paper,
-        metrics=read_metrics(metrics_file),
+        metrics=read_metrics(table),
         judged=read_judged(name, paper, scale),
-        runs=tuple(_read_run(key) for key in planned_runs(name, paper, scale, seeds)),
+        runs=tuple(_read_run(key) for key in planned_runs(name, paper.experiments, scale, seeds)),
     )
-
-
-def verdicts_file(name: str, scale: Scale) -> Path:
-    return RESULTS / scale / "verdicts" / f"{name}.json"
 
 
 def read_judged(name: str, paper: Paper, scale: Scale) -> tuple[Judged, ...]:
@@ -131,16 +127,6 @@ def pair(paper: Paper, verdicts: PaperVerdicts, path: Path, remedy: str) -> tupl
             f"of paper.yaml: {', '.join(expected)}. {remedy}"
         )
     return tuple(Judged(claim, by_id[claim.id]) for claim in paper.claims)
-
-
-def planned_runs(name: str, paper: Paper, scale: Scale, seeds: int | None) -> list[RunKey]:
-    """The judged runs of a paper at a scale."""
-    return [
-        RunKey(scale=scale, paper=name, experiment=title, arm=arm, seed=seed)
-        for title, experiment in paper.experiments.items()
-        for arm in experiment.arms_at(scale)
-        for seed in experiment.seeds_at(scale, seeds)
-    ]
 
 
 def load_figures(name: str, metrics: pl.DataFrame, scale: Scale) -> list[Figure]:
@@ -184,7 +170,7 @@ def log_lines(text: str) -> tuple[str, ...]:
 
 
 def _read_run(key: RunKey) -> Run:
-    directory = key.directory(RESULTS)
+    directory = key.directory()
     provenance = directory / "provenance.json"
     settings = directory / "settings.json"
     log = directory / "run.log"

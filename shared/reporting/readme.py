@@ -8,9 +8,10 @@ from shared.records.base import RecordError, read_record, write_json, write_text
 from shared.records.catalog import paper_names
 from shared.records.experiment import Scale
 from shared.records.paper import Paper, read_paper
+from shared.records.results import verdicts_file
 from shared.records.verdict import PaperVerdicts
 from shared.reporting.answer import WORDS, answer, counts, evidence
-from shared.reporting.inputs import Judged, pair, verdicts_file
+from shared.reporting.inputs import Judged, pair
 from shared.reporting.scaled import SCALE_NAMES, stamp
 
 README = Path("README.md")

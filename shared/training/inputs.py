@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
-
+from shared.data.registry import PREPARED
+from shared.data.verified import sha256_of
 from shared.records.base import RecordError, read_record
 from shared.records.experiment import RunSettings
 from shared.records.run import Provenance
 
 WEIGHTS = "weights.safetensors"
-
-
-def sha256_of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def data_sha256(settings: RunSettings) -> str | None:
@@ -25,13 +19,13 @@ def data_sha256(settings: RunSettings) -> str | None:
     """
     if settings.dataset is None:
         return None
-    manifest = Path("results/prepared") / settings.dataset / "manifest.json"
+    manifest = PREPARED / settings.dataset / "manifest.json"
     if not manifest.is_file():
         raise RecordError(
             f"{manifest}: no such file. Run `python -m shared.data fetch {settings.dataset}` and "
             f"`python -m shared.data prepare {settings.dataset}`, or let snakemake do it."
         )
-    return sha256_of_file(manifest)
+    return sha256_of(manifest)
 
 
 def needs_sha256(settings: RunSettings) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Lightning, imported in about 1.7 s instead of 3.7 s (see docs/performance.md).
+"""Lightning, imported in half the time (measured in docs/adr/0003-lightning-without-its-probes.md).
 
 Lightning imports torchmetrics, and torchmetrics imports torchvision, scipy.signal and others as
 soon as they are installed, for metrics that no run of ours computes. While Lightning is being

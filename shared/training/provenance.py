@@ -15,16 +15,14 @@ from pathlib import Path
 import psutil
 import torch
 
+from shared.data.verified import sha256_of
 from shared.records.run import Energy, Machine, Outcome, Provenance
-from shared.training.inputs import data_sha256, needs_sha256, sha256_of_file
+from shared.training.inputs import data_sha256, needs_sha256
 from shared.training.run_context import Computed, Run
 
 PACKAGES = ("torch", "lightning", "numpy", "polars", "safetensors", "triton")
+RUN_FILES = ("shared", "papers", "data.dvc", "requirements.lock")
 RAPL = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
-
-
-def sha256_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def gather(
@@ -40,7 +38,7 @@ def gather(
         git_commit=commit,
         git_dirty_sha256=changes,
         code_sha256=code,
-        settings_sha256=sha256_of(settings.model_dump_json().encode()),
+        settings_sha256=hashlib.sha256(settings.model_dump_json().encode()).hexdigest(),
         data_sha256=data_sha256(settings),
         needs_sha256=needs_sha256(settings),
         versions=versions(),
@@ -60,7 +58,7 @@ def gather(
         peak_gpu_memory_mib=peak_gpu_memory_mib(),
         energy=energy,
         files={
-            str(file.relative_to(run.directory)): sha256_of_file(file)
+            str(file.relative_to(run.directory)): sha256_of(file)
             for file in sorted(run.directory.rglob("*"))
             if file.is_file()
         },
@@ -68,13 +66,17 @@ def gather(
 
 
 def git_state() -> tuple[str | None, str | None]:
-    """The commit, and a digest of what differs from it (None for a clean tree or no git)."""
+    """The commit, and a digest of what differs from it (None for a clean tree or no git).
+
+    Only files that can change a run count: a README does not make its numbers doubtful.
+    """
     try:
         commit = _git("rev-parse", "HEAD").decode().strip()
-        changes = _git("status", "--porcelain") and _git("diff", "HEAD") + _git("status", "-s")
+        changes = _git("status", "--porcelain", "--", *RUN_FILES)
+        changes += _git("diff", "HEAD", "--", *RUN_FILES)
     except (OSError, subprocess.CalledProcessError):
         return None, None
-    return commit, sha256_of(changes) if changes else None
+    return commit, hashlib.sha256(changes).hexdigest() if changes else None
 
 
 def _git(*arguments: str) -> bytes:

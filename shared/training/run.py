@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from shared.data.lock import alone
 from shared.data.registry import DataError
 from shared.plan.closure import closure_digest
@@ -38,20 +40,15 @@ SCRATCH = Path("results/scratch")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    key = RunKey(
-        scale=options.scale,
-        paper=options.paper,
-        experiment=options.experiment,
-        arm=options.arm,
-        seed=options.seed,
-    )
+    options = vars(_parser().parse_args(arguments))
+    overrides = dict(options.pop("set"))
     try:
-        settings = resolve(read_experiments(paper_file(key.paper)), key, dict(options.set))
+        key = RunKey.model_validate(options)
+        settings = resolve(read_experiments(paper_file(key.paper)), key, overrides)
         lock = SCRATCH / key.scale / f"{key}.lock"
         with alone(lock, str(key)), console(key, key.directory() / "run.log") as out:
             compute(settings, out)
-    except (RecordError, DataError) as error:
+    except (RecordError, DataError, ValidationError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -91,7 +88,7 @@ def compute(settings: RunSettings, out: Console) -> None:
         provenance = gather(run, computed, outcome, code, started, energy.read())
         write_json(staging / "provenance.json", provenance)
     _publish(staging, settings.key.directory())
-    shutil.rmtree(scratch)
+    shutil.rmtree(scratch.parent)  # what older code or settings of this run left, too
     out.line(_summary(run, outcome, computed.wall_seconds))
 
 
@@ -138,6 +135,8 @@ def _write_records(run: Run, outcome: Outcome) -> None:
 
 def _publish(staging: Path, directory: Path) -> None:
     """Moves the files of a complete run into place; provenance.json, which lists them, last."""
+    # What it lists is about to change: no run is better than one that is half old.
+    (directory / "provenance.json").unlink(missing_ok=True)
     new = {file.relative_to(staging) for file in staging.rglob("*") if file.is_file()}
     old = {file.relative_to(directory) for file in directory.rglob("*") if file.is_file()}
     for file in old - new - {Path("run.log")}:

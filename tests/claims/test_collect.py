@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from shared.claims.__main__ import main
-from shared.claims.collect import collect, planned_runs
-from shared.records.base import RecordError, read_record
-from shared.records.experiment import RunKey
+from shared.claims.collect import collect
+from shared.records.base import RecordError, read_record, write_json
+from shared.records.experiment import RunKey, RunSettings, resolve
 from shared.records.metrics import read_metrics, write_metrics
+from shared.records.results import planned_runs
 from shared.records.verdict import PaperVerdicts
 from tests.claims.cases import bad, good, make_claim, make_paper, run_rows
 
@@ -44,6 +45,8 @@ def write_runs(root, numbers, seeds):
             key = RunKey(scale="laptop", paper="p", experiment="e", arm=arm, seed=seed)
             path = key.directory(root / "results") / "metrics.parquet"
             write_metrics(path, run_rows(arm, seed, [values[seed]]))
+            settings = resolve(make_paper(seeds=5).experiments, key)
+            write_json(path.with_name("settings.json"), settings)
 
 
 def command(*arguments):
@@ -73,6 +76,19 @@ def test_pilots_and_further_seeds_are_not_collected(repository):
 
 def test_a_scale_without_runs_is_an_empty_table():
     assert len(collect("p", make_paper().experiments, "full")) == 0
+
+
+def test_runs_with_other_settings_than_planned_get_no_verdict(repository):
+    path = repository / "results/laptop/runs/p/e/b/seed-3/settings.json"
+    planned = read_record(path, RunSettings)
+    write_json(path, planned.model_copy(update={"settings": {"lr": 0.5}}))
+    assert command("collect") == command("judge") == 0
+    assert verdict().verdict == "not_run"
+    assert "1 of its runs used settings other than those of paper.yaml" in verdict().reason
+    assert verdict().looks == ()
+    write_json(path, planned)
+    assert command("collect") == command("judge") == 0
+    assert verdict().verdict == "reproduced"
 
 
 def test_a_missing_run_is_named(repository):

@@ -265,23 +265,6 @@ def test_a_run_that_is_not_planned_is_an_error():
         verdict_of(make_claim("gap"), make_table(good("gap")), seeds=7)
 
 
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        ({"bound": {"at_least": 50.0}}, "expected shares of runs from 0 to 1"),
-        ({"metric": "diverged", "success": {"at_least": 1.0}}, "never counts as a success"),
-    ],
-)
-def test_a_rate_that_could_only_mislead_is_an_error(change, fault):
-    with pytest.raises(RecordError, match=fault):
-        verdict_of(make_claim("rate", **change), make_table(good("rate")))
-
-
-def test_a_trend_over_one_place_is_an_error():
-    with pytest.raises(RecordError, match="expected at least two different numbers"):
-        verdict_of(make_claim("trend", x=(1.0, 1.0, 1.0)), make_table(good("trend")))
-
-
 @pytest.mark.parametrize("value", [0.0, -3.0])
 def test_a_ratio_needs_numbers_above_0(value):
     numbers = good("ratio") | {"b": [value, *good("ratio")["b"][1:]]}

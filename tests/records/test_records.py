@@ -40,6 +40,7 @@ CLAIM = {
     "bound": {"at_least": 1},
     "bound_reason": "r",
 }
+RATE = {"kind": "rate", "arms": ["a"], "success": {"at_least": 1}, "bound": {"at_least": 0.5}}
 
 
 def key(**changes):
@@ -73,6 +74,7 @@ def test_seeds_can_only_be_added():
         ({"grid": {}}, "either `arms` or `grid`"),
         ({"arms": {"a": {}}}, "either `arms` or `grid`"),
         ({"entry": "module"}, "entry"),
+        ({"grid": {"norm": ["BN"]}}, "the grid gives the arm 'BN'"),
         ({"scales": {"tiny": {}}}, "scales.tiny"),
         ({"seeds": 0}, "seeds"),
         ({"speed": 1}, "speed"),
@@ -125,8 +127,12 @@ def test_missing_files_and_papers(tmp_path):
         ({"bound_reason": ""}, "give bound_reason"),
         ({"kind": "rate", "arms": ["a"]}, "a rate needs it"),
         ({"kind": "trend"}, "`x` holds one number per arm"),
+        ({"kind": "trend", "x": [1, 1]}, "expected two different numbers"),
+        (RATE | {"bound": {"at_least": 50}}, "shares of runs from 0 to 1"),
+        (RATE | {"metric": "diverged"}, "never counts as a success"),
         ({"kind": "exact"}, "bound.at_most only"),
         ({"kind": "exact", "bound": {"at_most": 0}}, "above 0"),
+        ({"kind": "exact", "bound": {"at_most": -1}}, "above 0"),
         ({"kind": "ratio", "bound": {"at_most": 0}}, "above 0"),
         ({"bound": {"at_least": 2, "at_most": 1}}, "at_least < at_most"),
         ({"bound": {}}, "expected `at_least`"),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import papers
+from shared.data.verified import sha256_of
 from shared.records.base import write_json
 from shared.records.dataset import Array, Manifest
-from shared.training.inputs import sha256_of_file
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def write_fake_images(root: Path) -> None:
                 file=file.name,
                 shape=array.shape,
                 dtype=str(array.dtype),
-                sha256=sha256_of_file(file),
+                sha256=sha256_of(file),
             )
     write_json(
         folder / "manifest.json",

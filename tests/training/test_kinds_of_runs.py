@@ -147,6 +147,11 @@ def test_bad_input_is_one_clear_message(repository, capsys, arguments, said):
     assert not (directory / "metrics.parquet").exists()
 
 
+def test_a_name_that_cannot_be_is_one_clear_message(repository, capsys):
+    assert main(["No Paper", "identity", "ok", "--seed", "-1"]) == 1
+    assert "No Paper" in capsys.readouterr().err
+
+
 def test_a_complete_run_survives_a_failing_repetition(repository, monkeypatch):
     _, directory = run("fake_measurement", "identity", "ok")
     before = (directory / "metrics.parquet").read_bytes()

@@ -59,20 +59,34 @@ def test_without_a_gpu_the_cpu_is_used(monkeypatch):
         assert leased.type == "cpu"
 
 
-def test_runs_lease_different_gpus(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("chosen", "leased"), [("", ["0", "1"]), ("2,5", ["2", "5"])])
+def test_runs_lease_different_gpus_and_wait_for_one(monkeypatch, tmp_path, capsys, chosen, leased):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(device.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+
+    class WaitedError(Exception):
+        pass
+
+    def wait(_):
+        raise WaitedError
+
+    monkeypatch.setattr(device.time, "sleep", wait)
     visible = []
     with device.leased_device():
         visible.append(device.os.environ["CUDA_VISIBLE_DEVICES"])
+        # Every process starts with the choice of the user.
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
         with device.leased_device():
             visible.append(device.os.environ["CUDA_VISIBLE_DEVICES"])
-            with pytest.raises(RuntimeError, match="all 2 GPUs are held"), device.leased_device():
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+            with pytest.raises(WaitedError), device.leased_device():
                 pass
-    assert visible == ["0", "1"]
-    FileLock(tmp_path / "renorm-gpu-0.lock").acquire(timeout=0)
+    assert visible == leased
+    assert "all 2 GPUs are held by other runs; waiting" in capsys.readouterr().err
+    for file in tmp_path.iterdir():
+        FileLock(file).acquire(timeout=0)
 
 
 def test_slurm_has_already_chosen(monkeypatch):
@@ -88,15 +102,18 @@ def test_git_state_tells_clean_from_dirty(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert provenance.git_state() == (None, None)
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    (tmp_path / "shared").mkdir()
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "m"]):
-        (tmp_path / "a").write_text("1")
+        (tmp_path / "shared/a").write_text("1")
         subprocess.run(["git", *identity, *command], check=True)
     commit, changes = provenance.git_state()
     assert len(commit) == 40
     assert changes is None
-    (tmp_path / "a").write_text("2")
+    (tmp_path / "README.md").write_text("2")
+    assert provenance.git_state()[1] is None
+    (tmp_path / "shared/a").write_text("2")
     _, edited = provenance.git_state()
-    (tmp_path / "a").write_text("3")
+    (tmp_path / "shared/a").write_text("3")
     assert edited != provenance.git_state()[1] is not None
 
 

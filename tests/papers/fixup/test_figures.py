@@ -78,5 +78,5 @@ def test_missing_runs_and_experiments_leave_the_other_figures():
 
 
 def test_every_arm_of_the_resnet_has_a_name_and_a_colour():
-    assert set(EXPERIMENTS["small_resnet"].all_arms()) == set(NAMES)
+    assert set(EXPERIMENTS["small_resnet"].all_arms()) <= set(NAMES)
     assert len(set(METHODS)) == len(NAMES)
