@@ -1,0 +1,319 @@
+"""`norm` on torch's own fused kernels, guarded where these lose accuracy.
+
+Torch's float32 kernels evaluate x * scale + shift with statistics rounded to float32, so a group
+with |mean| >> standard deviation loses that ratio in accuracy, and a variance may overflow.
+`ill_conditioned` finds such groups from their statistics; they are computed by the reference, in
+float64. For every other group torch's kernel is accurate, and costs nothing extra.
+On CUDA reading the flag would stall the stream: there the guard is off.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shared.kernels.norm import reference
+from shared.kernels.norm.layout import (
+    group_mean,
+    group_size,
+    laid_out_as,
+    put,
+    spread,
+    sum_to,
+    take,
+)
+
+aten = torch.ops.aten
+MAX_RATIO = 16.0  # of |mean| to standard deviation: costs at most 16 units in the last place
+RSTD_RANGE = (1e-12, 1e12)  # torch's backward cubes rstd, which must stay a float32
+
+
+def ill_conditioned(mean: Tensor, rstd: Tensor) -> Tensor | None:
+    """Numbers of the groups whose float32 statistics are too coarse; None where there is none."""
+    if mean.dtype == torch.float64 or mean.is_cuda or mean.numel() == 0:
+        return None
+    ratio = (mean * rstd).abs_()
+    low, high = RSTD_RANGE
+    smallest, largest = rstd.aminmax()
+    # Written so that NaN counts as ill-conditioned.
+    if ratio.max() <= MAX_RATIO and smallest >= low and largest <= high:
+        return None
+    good = (ratio <= MAX_RATIO) & (rstd >= low) & (rstd <= high)
+    return (~good).nonzero().squeeze(1)
+
+
+def channelwise(weight: Tensor | None, x: Tensor) -> bool:
+    """Whether torch's kernels know a weight of this shape (none, or one number a channel)."""
+    return weight is None or weight.shape == (1, x.shape[1], 1)
+
+
+def is_rows(x: Tensor, groups: int) -> bool:
+    """Whether the groups are the rows of a matrix (layer and RMS norm)."""
+    return groups == 1 and x.shape[2] == 1
+
+
+def parameter(value: Tensor | None, x: Tensor) -> Tensor | None:
+    """A weight as torch's kernels want it; float32 beside a half-precision x."""
+    return None if value is None else value.reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
+
+
+def stand_in(weight: Tensor | None, x: Tensor) -> Tensor | None:
+    """Without a float32 weight torch would keep a half-precision x's statistics in half precision."""
+    if weight is None and x.dtype in (torch.bfloat16, torch.float16):
+        return torch.ones(x.shape[1], dtype=torch.float32, device=x.device)
+    return parameter(weight, x)
+
+
+def _forward(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    n, c, s = x.shape
+    if not centre:
+        return _rms_forward(x, weight, bias, groups, eps)
+    w, b = stand_in(weight, x), parameter(bias, x)
+    if w is not None and b is None and w.dtype != x.dtype:
+        b = torch.zeros_like(w)  # torch wants both of a mixed type, or neither
+    if groups == 0:
+        y, mean, rstd = torch.native_batch_norm(
+            x.unsqueeze(2), w, b, None, None, True, 0.0, eps
+        )
+    elif is_rows(x, groups):
+        y, mean, rstd = torch.native_layer_norm(x.view(n, c), [c], w, b, eps)
+    else:
+        y, mean, rstd = torch.native_group_norm(x.unsqueeze(2), w, b, n, c, s, groups, eps)
+    return y.view(x.shape), mean.flatten(), rstd.flatten()
+
+
+def _rms_forward(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    wide = torch.promote_types(x.dtype, torch.float32)
+    if is_rows(x, groups):
+        length = torch.linalg.vector_norm(x, dim=1, dtype=wide).flatten()
+        rstd = length.square_().div_(group_size(x, groups)).add_(eps).rsqrt_()
+    else:
+        rstd = group_mean(x.to(wide) ** 2, groups).add_(eps).rsqrt_()
+    y = x * spread(rstd, x, groups)
+    if weight is not None:
+        y.mul_(weight)
+    if bias is not None:
+        y.add_(bias)
+    return y.to(x.dtype), torch.zeros_like(rstd), rstd
+
+
+def forward(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `reference.forward`."""
+    if channelwise(weight, x):
+        y, mean, rstd = _forward(x, weight, bias, groups, centre, eps)
+    else:
+        y, mean, rstd = _forward(x, None, None, groups, centre, eps)
+        y = y * weight if bias is None else torch.addcmul(bias.to(y.dtype), y, weight.to(y.dtype))
+    ill = ill_conditioned(mean, rstd)
+    if ill is not None:
+        y = laid_out_as(y, x)
+        _repair(y, mean, rstd, x, weight, bias, ill, groups, centre, eps)
+    return y, mean, rstd
+
+
+def _repair(
+    y: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    ill: Tensor,
+    groups: int,
+    centre: bool,
+    eps: float,
+) -> None:
+    """Computes the ill-conditioned groups anew by the reference, in place."""
+    rows = take(x, groups, ill)
+    part = rows.reshape(ill.numel(), -1, 1)
+    good, mean64, rstd64 = reference.forward(part.double(), None, None, 1, centre, eps)
+    good = good.view(rows.shape)
+    if weight is not None:
+        good = good * take(weight.expand(x.shape), groups, ill).double()
+    if bias is not None:
+        good = good + take(bias.expand(x.shape), groups, ill).double()
+    put(y, groups, ill, good)
+    mean[ill], rstd[ill] = mean64.to(mean.dtype), rstd64.to(rstd.dtype)
+
+
+class Conditioned:
+    """x and its statistics, safe for torch's kernels; ill-conditioned groups hold xhat instead.
+
+    For these (x - 0) * 1 is xhat, and what torch returns for x must be scaled by the true rstd.
+    """
+
+    def __init__(self, x: Tensor, mean: Tensor, rstd: Tensor, groups: int, centre: bool) -> None:
+        self.x, self.mean, self.rstd, self.groups = x, mean, rstd, groups
+        self.centre = centre
+        self.true_rstd = rstd
+        self.ill = ill_conditioned(mean, rstd)
+        if self.ill is not None:
+            rows = take(x, groups, self.ill)
+            part = rows.reshape(self.ill.numel(), -1, 1)
+            xhat = reference.normalised(part, rstd[self.ill], 1, centre)
+            self.x = x.to(mean.dtype, copy=True)
+            put(self.x, groups, self.ill, xhat.view(rows.shape))
+            self.mean = mean.index_fill(0, self.ill, 0.0)
+            self.rstd = rstd.index_fill(0, self.ill, 1.0)
+
+    def xhat(self) -> Tensor:
+        """(x - mean) * rstd."""
+        r = spread(self.rstd, self.x, self.groups)
+        if not self.centre:
+            return self.x * r
+        return torch.addcmul(spread(-self.mean * self.rstd, self.x, self.groups), self.x, r)
+
+    def backward(
+        self, grad: Tensor, weight: Tensor | None, need: list[bool]
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """rstd P(grad weight) and the gradients of a channelwise weight and bias."""
+        grad = laid_out_as(grad, self.x)
+        if weight is None:
+            need = [need[0], False, False]
+        if self.centre:
+            dx, dw, db = self._aten(grad, weight, need)
+        else:
+            dx, dw, db = self._rms(grad, weight, need)
+        if self.ill is not None and dx is not None:
+            dx = laid_out_as(dx, self.x)
+            rows = take(dx, self.groups, self.ill)
+            scale = self.true_rstd[self.ill].view(-1, *[1] * (rows.dim() - 1))
+            put(dx, self.groups, self.ill, rows * scale)
+        return dx, dw, db
+
+    def _aten(
+        self, grad: Tensor, weight: Tensor | None, need: list[bool]
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, mean, rstd, groups = self.x, self.mean, self.rstd, self.groups
+        n, c, s = x.shape
+        w = stand_in(weight, x)
+        if groups == 0:
+            dx, dw, db = aten.native_batch_norm_backward(
+                grad.unsqueeze(2), x.unsqueeze(2), w, None, None, mean, rstd, True, 0.0, need
+            )
+        elif is_rows(x, groups):
+            dx, dw, db = aten.native_layer_norm_backward(
+                grad.view(n, c), x.view(n, c), [c], mean.view(n, 1), rstd.view(n, 1), w, w, need
+            )
+        else:
+            stats = mean.view(n, groups), rstd.view(n, groups)
+            dx, dw, db = aten.native_group_norm_backward(
+                grad.unsqueeze(2), x.unsqueeze(2), *stats, w, n, c, s, groups, need
+            )
+        return (dx.view(x.shape) if need[0] else None), dw, db
+
+    def _rms(
+        self, grad: Tensor, weight: Tensor | None, need: list[bool]
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Layer norm's backward with mean 0, which takes m(a) off: put it back."""
+        x, groups = self.x, self.groups
+        if not is_rows(x, groups):
+            xhat = self.xhat()
+            a = grad if weight is None else grad * weight
+            dx = spread(self.rstd, x, groups) * (a - xhat * self.mean_of(a * xhat))
+            dw = sum_to(grad * xhat, weight.shape) if weight is not None and need[1] else None
+            db = sum_to(grad, weight.shape) if weight is not None and need[2] else None
+            return dx, dw, db
+        dx, dw, db = self._aten(grad, weight, need)
+        if dx is not None:
+            rows = grad.view(x.shape[:2])
+            total = rows.sum(1) if weight is None else rows @ weight.reshape(-1).to(rows.dtype)
+            dx.add_(spread(total * self.rstd / x.shape[1], x, groups))
+        return dx, dw, db
+
+    def mean_of(self, t: Tensor) -> Tensor:
+        """m(t), ready to broadcast."""
+        return spread(group_mean(t, self.groups), t, self.groups)
+
+
+def backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    rstd: Tensor,
+    groups: int,
+    centre: bool,
+    need: list[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """As `reference.backward`; gradients that are not needed are None."""
+    safe = Conditioned(x, mean, rstd, groups, centre)
+    if weight is None or channelwise(weight, x):
+        return safe.backward(grad, weight, need)
+    wide = grad.to(mean.dtype)
+    dx = safe.backward(wide * weight, None, need)[0] if need[0] else None
+    dw = sum_to(wide * safe.xhat(), weight.shape) if need[1] else None
+    db = sum_to(wide, weight.shape) if need[2] else None
+    return dx, dw, db
+
+
+def double_backward(
+    v: Tensor | None,
+    p: Tensor | None,
+    q: Tensor | None,
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    rstd: Tensor,
+    groups: int,
+    centre: bool,
+    need: list[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """As `reference.double_backward`, on two of torch's backward kernels."""
+    need_grad, need_x, need_weight = need
+    safe = Conditioned(x.to(mean.dtype), mean, rstd, groups, centre)
+    grad = laid_out_as(grad, safe.x)
+    xhat = safe.xhat() if need_x or p is not None else None
+    u = None if v is None else safe.backward(v.to(mean.dtype), None, [True, False, False])[0]
+    gg = gx = gw = None
+    if need_grad:
+        gg = _sum_of_products(grad, (u, weight), (p, xhat), (q, None))
+    if need_x and (u is not None or p is not None):
+        gx = _second_gradient_of_x(safe, xhat, u, v, p, grad, weight)
+    if need_weight and weight is not None and u is not None:
+        gw = sum_to(grad * u, weight.shape)
+    return gg, gx, gw
+
+
+def _sum_of_products(like: Tensor, *pairs: tuple[Tensor | None, Tensor | None]) -> Tensor:
+    """w u + p xhat + q, where a missing first factor drops the term, a missing second is one."""
+    total: Tensor | None = None
+    for left, right in pairs:
+        if left is None:
+            continue
+        if total is None:
+            total = left if right is None else left * right
+        elif right is None:
+            total = total + left
+        else:
+            total = torch.addcmul(total, left.to(total.dtype), right.to(total.dtype))
+    return torch.zeros_like(like) if total is None else total.expand_as(like)
+
+
+def _second_gradient_of_x(
+    safe: Conditioned,
+    xhat: Tensor,
+    u: Tensor | None,
+    v: Tensor | None,
+    p: Tensor | None,
+    grad: Tensor,
+    weight: Tensor | None,
+) -> Tensor:
+    """rstd P(p grad - rstd t a) - rstd (s u + xhat m(u a)), s = m(a xhat), t = m(v xhat)."""
+    h = None if p is None else p * grad
+    if u is None or v is None:
+        return safe.backward(h, None, [True, False, False])[0]
+    a = grad if weight is None else grad * weight
+    r = spread(safe.true_rstd, grad, safe.groups)
+    rt = -r * safe.mean_of(v * xhat)
+    h = a * rt if h is None else torch.addcmul(h, a, rt)
+    gx = safe.backward(h, None, [True, False, False])[0]
+    gx = torch.addcmul(gx, u, -r * safe.mean_of(a * xhat))
+    return torch.addcmul(gx, xhat, -r * safe.mean_of(u * a))
