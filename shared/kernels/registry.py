@@ -91,9 +91,10 @@ def implementation(choice: str) -> Iterator[None]:
     """Within the block `auto` means `choice`; explicit choices stay as they are.
 
     Example:
+        >>> from shared.kernels import norm
         >>> with implementation("reference"):
-        ...     resolve("norm", "auto", torch.ones(2))
-        'reference'
+        ...     norm(torch.tensor([[0.0, 2.0]]), groups=1, eps=0.0).tolist()
+        [[-1.0, 1.0]]
     """
     if choice not in CHOICES:
         raise ValueError(f"got implementation {choice!r}, expected one of {', '.join(CHOICES)}")
@@ -117,13 +118,32 @@ def measured() -> dict[tuple[str, str, str, str], str]:
     return {tuple(row[k] for k in keys): row["implementation"] for row in rows}  # type: ignore[misc]
 
 
-def runs_triton(device: torch.device) -> bool:
-    """Whether Triton kernels can run on this device (CUDA, or any under the interpreter)."""
-    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+def runs_triton(device: str) -> bool:
+    """Whether Triton kernels run on this type of device (CUDA; any under the interpreter)."""
+    return device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> str:
-    """Name of the implementation that `choice` means for the tensor `x`.
+@cache
+def _resolve(
+    name: str, choice: str, dtype: torch.dtype, device: str, size: str, variant: str
+) -> tuple[str, str]:
+    """(implementation, dtype's name); cached, since it is asked at every call of every op."""
+    operator, kind = OPERATORS[name], str(dtype).removeprefix("torch.")
+    if choice == "auto":
+        return measured().get((variant or name, size, kind, device), "native"), kind
+    if choice not in operator.implementations:
+        known = ", ".join(("auto", *operator.implementations))
+        raise ValueError(f"{name}: got implementation {choice!r}, expected one of {known}")
+    if choice == "triton" and not runs_triton(device):
+        raise RuntimeError(
+            f"{name}: implementation 'triton' was asked for a tensor on {device}, expected a "
+            "CUDA device (or TRITON_INTERPRET=1 before the start): use 'auto' or 'native'"
+        )
+    return choice, kind
+
+
+def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple[str, str]:
+    """What `choice` means for the tensor `x`: the implementation, and the name of x's type.
 
     Args:
         name: Operator.
@@ -135,26 +155,14 @@ def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> str:
         ValueError: The choice is no implementation of the operator.
         RuntimeError: The implementation was asked for and cannot run here.
     """
-    operator = OPERATORS[name]
     if choice == "auto" and _forced:
         choice = _forced[-1]
-    if choice == "auto":
-        row = (variant or name, size_class(x.numel()), str(x.dtype)[6:], x.device.type)
-        return measured().get(row, "native")
-    if choice not in operator.implementations:
-        known = ", ".join(("auto", *operator.implementations))
-        raise ValueError(f"{name}: got implementation {choice!r}, expected one of {known}")
-    if choice == "triton" and not runs_triton(x.device):
-        raise RuntimeError(
-            f"{name}: implementation 'triton' was asked for a tensor on {x.device}, expected a "
-            "CUDA device (or TRITON_INTERPRET=1 before the start): use 'auto' or 'native'"
-        )
-    return choice
+    return _resolve(name, choice, x.dtype, x.device.type, size_class(x.numel()), variant)
 
 
 def run(name: str, phase: str, choice: str, x: torch.Tensor, variant: str = "") -> Callable[..., Any]:
     """The function of one phase (`forward`, `backward`, `double_backward`); records that it ran."""
-    chosen = resolve(name, choice, x, variant)
-    _ran[Ran(name, phase, chosen, str(x.dtype)[6:], x.device.type)] += 1
+    chosen, kind = resolve(name, choice, x, variant)
+    _ran[Ran(name, phase, chosen, kind, x.device.type)] += 1
     function: Callable[..., Any] = getattr(OPERATORS[name].implementations[chosen], phase)
     return function

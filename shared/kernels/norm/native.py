@@ -25,6 +25,7 @@ from shared.kernels.norm.layout import (
 
 aten = torch.ops.aten
 MAX_RATIO = 16.0  # of |mean| to standard deviation: costs at most 16 units in the last place
+CHUNK = 2**17  # elements: half a MiB in float32
 RSTD_RANGE = (1e-12, 1e12)  # torch's backward cubes rstd, which must stay a float32
 
 
@@ -266,7 +267,56 @@ def double_backward(
     centre: bool,
     need: list[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """As `reference.double_backward`, on two of torch's backward kernels."""
+    """As `reference.double_backward`, on two of torch's backward kernels.
+
+    On a CPU a large tensor is worked through in chunks of whole groups that stay in the cache:
+    the formula has about twenty element-wise steps, each of which would else read main memory.
+    """
+    dim = 1 if groups == 0 else 0
+    size = max(1, CHUNK * x.shape[dim] // x.numel())
+    if x.is_cuda or x.shape[dim] <= size or not x.is_contiguous():
+        args = v, p, q, grad, x, weight, mean, rstd
+        return _double_backward(*args, groups, centre, need)
+    gg, gx = (torch.empty_like(x, dtype=mean.dtype) if n else None for n in need[:2])
+    gw = torch.zeros_like(weight, dtype=mean.dtype) if weight is not None and need[2] else None
+
+    def part(t: Tensor | None, start: int) -> Tensor | None:
+        if t is None or t.shape[dim] == 1:
+            return t
+        return t.narrow(dim, start, min(size, x.shape[dim] - start))
+
+    per_group = max(groups, 1)
+    for start in range(0, x.shape[dim], size):
+        stop = min(start + size, x.shape[dim])
+        pieces = [part(t, start) for t in (v, p, q, grad, x, weight)]
+        inner = [t[start * per_group : stop * per_group] for t in (mean, rstd)]
+        pieces[4] = x.narrow(dim, start, stop - start).contiguous()
+        for total, value in zip(
+            (gg, gx, gw), _double_backward(*pieces, *inner, groups, centre, need), strict=True
+        ):
+            own = part(total, start)
+            if own is None or value is None:
+                continue
+            if total is gw and gw is not None and gw.shape[dim] == 1:
+                own.add_(value)
+            else:
+                own.copy_(value)
+    return gg, gx, gw
+
+
+def _double_backward(
+    v: Tensor | None,
+    p: Tensor | None,
+    q: Tensor | None,
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    rstd: Tensor,
+    groups: int,
+    centre: bool,
+    need: list[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     need_grad, need_x, need_weight = need
     safe = Conditioned(x.to(mean.dtype), mean, rstd, groups, centre)
     grad = laid_out_as(grad, safe.x)
@@ -275,7 +325,7 @@ def double_backward(
     gg = gx = gw = None
     if need_grad:
         gg = _sum_of_products(grad, (u, weight), (p, xhat), (q, None))
-    if need_x and (u is not None or p is not None):
+    if need_x:
         gx = _second_gradient_of_x(safe, xhat, u, v, p, grad, weight)
     if need_weight and weight is not None and u is not None:
         gw = sum_to(grad * u, weight.shape)
@@ -299,17 +349,17 @@ def _sum_of_products(like: Tensor, *pairs: tuple[Tensor | None, Tensor | None]) 
 
 def _second_gradient_of_x(
     safe: Conditioned,
-    xhat: Tensor,
+    xhat: Tensor | None,
     u: Tensor | None,
     v: Tensor | None,
     p: Tensor | None,
     grad: Tensor,
     weight: Tensor | None,
-) -> Tensor:
+) -> Tensor | None:
     """rstd P(p grad - rstd t a) - rstd (s u + xhat m(u a)), s = m(a xhat), t = m(v xhat)."""
     h = None if p is None else p * grad
-    if u is None or v is None:
-        return safe.backward(h, None, [True, False, False])[0]
+    if u is None or v is None or xhat is None:
+        return None if h is None else safe.backward(h, None, [True, False, False])[0]
     a = grad if weight is None else grad * weight
     r = spread(safe.true_rstd, grad, safe.groups)
     rt = -r * safe.mean_of(v * xhat)

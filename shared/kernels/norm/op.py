@@ -159,15 +159,18 @@ def _norm_backward_fake(
 
 
 def _norm_backward_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    grad, x, weight, mean, rstd, ctx.groups, ctx.centre, _, ctx.impl = inputs
+    grad, x, weight, mean, rstd, ctx.groups, ctx.centre, need, ctx.impl = inputs
+    ctx.made = need[0], need[1] and weight is not None, need[2] and weight is not None
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(grad, x, weight, mean, rstd)
 
 
 def _norm_backward_autograd(
-    ctx: Any, v: Tensor | None, p: Tensor | None, q: Tensor | None
+    ctx: Any, *cotangents: Tensor | None
 ) -> tuple[Any, ...]:
     grad, x, weight, mean, rstd = ctx.saved_tensors
+    # Results that were not asked for are empty tensors; their cotangents mean nothing.
+    v, p, q = (t if made else None for t, made in zip(cotangents, ctx.made, strict=True))
     need = list(ctx.needs_input_grad[:3])
     results = norm_double_backward_op(
         v, p, q, grad, x, weight, mean, rstd, ctx.groups, ctx.centre, need, ctx.impl
