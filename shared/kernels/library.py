@@ -14,7 +14,7 @@ import torch
 from torch.library import Library
 
 NAMESPACE = "renorm"
-LIBRARY = Library(NAMESPACE, "DEF")
+LIBRARY = Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 
 
 def define(
@@ -30,12 +30,12 @@ def define(
     Returns the op's overload, ready to call.
     """
     qualified = f"{NAMESPACE}::{name}"
-    LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
-    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(qualified, fake, lib=LIBRARY)
-    torch.library.register_autograd(
-        qualified, backward, setup_context=setup_context, lib=LIBRARY
+    LIBRARY.define(  # type: ignore[no-untyped-call]
+        f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,)
     )
+    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(qualified, fake, lib=LIBRARY)
+    torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=LIBRARY)
     op = getattr(getattr(torch.ops, NAMESPACE), name).default
     torch.library.register_vmap(qualified, _vmap_by_loop(op), lib=LIBRARY)
     return op

@@ -115,7 +115,7 @@ def measured() -> dict[tuple[str, str, str, str], str]:
     """The measured table: (operator, size class, dtype, device type) -> fastest implementation."""
     rows = json.loads(MEASURED.read_text()) if MEASURED.exists() else []
     keys = ("operator", "size", "dtype", "device")
-    return {tuple(row[k] for k in keys): row["implementation"] for row in rows}  # type: ignore[misc]
+    return {tuple(row[k] for k in keys): row["implementation"] for row in rows}
 
 
 def runs_triton(device: str) -> bool:
@@ -160,7 +160,9 @@ def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple
     return _resolve(name, choice, x.dtype, x.device.type, size_class(x.numel()), variant)
 
 
-def run(name: str, phase: str, choice: str, x: torch.Tensor, variant: str = "") -> Callable[..., Any]:
+def run(
+    name: str, phase: str, choice: str, x: torch.Tensor, variant: str = ""
+) -> Callable[..., Any]:
     """The function of one phase (`forward`, `backward`, `double_backward`); records that it ran."""
     chosen, kind = resolve(name, choice, x, variant)
     _ran[Ran(name, phase, chosen, kind, x.device.type)] += 1

@@ -86,7 +86,7 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
 
     def normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """The layer with a weight and bias from outside: (C,), or broadcasting against x."""
-        self._check_input_dim(x)
+        self._check_input_dim(x)  # type: ignore[no-untyped-call]
         if x.shape[1] != self.num_features:
             raise ValueError(
                 f"{type(self).__name__}: got {x.shape[1]} channels in x of {tuple(x.shape)}, "
@@ -120,8 +120,11 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
 
     def extra_repr(self) -> str:
         defaults = {"source": "auto", "running_variance": "unbiased", "activation": None}
-        changed = [f", {k}={getattr(self, k)}" for k, v in defaults.items() if getattr(self, k) != v]
-        return super().extra_repr() + "".join(changed)
+        changed = [
+            f", {k}={getattr(self, k)}" for k, v in defaults.items() if getattr(self, k) != v
+        ]
+        plain: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        return plain + "".join(changed)
 
 
 class BatchNorm1d(_OpenBatchNorm, nn.BatchNorm1d):

@@ -34,7 +34,7 @@ class GroupNorm(nn.GroupNorm):
 
     Shape: (N, C, ...).
     Raises: ValueError for other shapes.
-    Source: Wu, He (2018), arXiv 1803.08494, equations 1, 2 and 7.
+    Source: Wu, He (2018), arXiv 1803.08494.
 
     Example:
         >>> GroupNorm(1, 2, eps=0.0)(torch.tensor([[[0.0], [2.0]]])).flatten().tolist()
@@ -63,7 +63,7 @@ class _OpenInstanceNorm(nn.modules.instancenorm._InstanceNorm):
 
     def normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """The layer with a weight and bias from outside: (C,), or broadcasting against x."""
-        self._check_input_dim(x)
+        self._check_input_dim(x)  # type: ignore[no-untyped-call]
         _check_channels(self, x, self.num_features)
         if self.running_mean is not None and self.running_var is not None and not self.training:
             known = Moments(self.running_mean, self.running_var, 0)
@@ -113,7 +113,7 @@ class InstanceNorm2d(_OpenInstanceNorm, nn.InstanceNorm2d):
 
     Shape: (N, C, H, W).
     Raises: ValueError for other shapes, or fewer than 2 positions in training.
-    Source: Ulyanov, Vedaldi, Lempitsky (2016), arXiv 1607.08022, equation 4.
+    Source: Ulyanov, Vedaldi, Lempitsky (2016), arXiv 1607.08022.
     """
 
 

@@ -18,7 +18,7 @@ def _rows(x: Tensor, shape: tuple[int, ...], layer: str) -> Tensor:
     """(..., *shape) -> (R, D)."""
     if tuple(x.shape[-len(shape) :]) != shape:
         raise ValueError(
-            f"{layer}: got x of shape {tuple(x.shape)}, expected (..., {', '.join(map(str, shape))})"
+            f"{layer}: got x of shape {tuple(x.shape)}, expected the last dimensions to be {shape}"
             ": give the layer the size of the last dimensions, or reshape x"
         )
     return x.reshape(-1, math.prod(shape))
@@ -38,7 +38,7 @@ class LayerNorm(nn.LayerNorm):
 
     Shape: (..., *normalized_shape). Dtype: statistics in float32 at least.
     Raises: ValueError for other shapes.
-    Source: Ba, Kiros, Hinton (2016), arXiv 1607.06450, equation 4.
+    Source: Ba, Kiros, Hinton (2016), arXiv 1607.06450.
 
     Example:
         >>> LayerNorm(2, eps=0.0)(torch.tensor([[1.0, 3.0]])).tolist()
@@ -70,7 +70,7 @@ class RMSNorm(nn.RMSNorm):
 
     Shape: (..., *normalized_shape). Dtype: statistics in float32 at least.
     Raises: ValueError for other shapes, or a fraction outside (0, 1].
-    Source: Zhang, Sennrich (2019), arXiv 1910.07467, equations 4 and 7.
+    Source: Zhang, Sennrich (2019), arXiv 1910.07467.
 
     Example:
         >>> RMSNorm(2, eps=0.0)(torch.tensor([[5.0, 5.0]])).tolist()
@@ -101,8 +101,8 @@ class RMSNorm(nn.RMSNorm):
         return super().extra_repr() + part
 
 
-def _partial_rms(x_RD: Tensor, weight: Tensor | None, fraction: float, eps: float) -> Tensor:
-    wide = x_RD.to(torch.promote_types(x_RD.dtype, torch.float32))
-    part = wide[:, : math.ceil(fraction * x_RD.shape[1])]
+def _partial_rms(x: Tensor, weight: Tensor | None, fraction: float, eps: float) -> Tensor:
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    part = wide[:, : math.ceil(fraction * x.shape[1])]
     y = wide * torch.rsqrt(part.square().mean(1, keepdim=True) + eps)
-    return (y if weight is None else y * weight).to(x_RD.dtype)
+    return (y if weight is None else y * weight).to(x.dtype)

@@ -6,13 +6,14 @@ statistics too. Legend: N samples, C channels.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True)
+class Moments:
     """Mean and biased variance of each channel.
 
     Both are (C,), or (N, C) where samples have their own; `count` is the elements of a channel.
@@ -97,7 +98,7 @@ def per_task(x: Tensor, task: Tensor) -> dict[int, Moments]:
         x: (N, C, ...).
         task: (N,) whole numbers.
     """
-    return {int(t): moments(x[task == t]) for t in task.unique()}
+    return {t: moments(x[task == t]) for t in sorted(set(task.tolist()))}
 
 
 def standardise(

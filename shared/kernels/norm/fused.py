@@ -107,10 +107,7 @@ def _partial(geometry: Geometry, workers: int, x: Tensor) -> Tensor:
 
 def _collect(partial: Tensor, weight: Tensor, groups: int) -> Tensor:
     """Sums by program -> the gradient of the weight."""
-    if groups == 0:
-        by_channel = partial[0].t().unsqueeze(2)
-    else:
-        by_channel = partial.flatten(1).unsqueeze(2)
+    by_channel = (partial[0].t() if groups == 0 else partial.flatten(1)).unsqueeze(2)
     if weight.shape[0] == 1 and weight.shape[1] == 1:
         return by_channel.sum().view(1, 1, 1)
     total = by_channel.sum(1, keepdim=True) if weight.shape[1] == 1 else by_channel

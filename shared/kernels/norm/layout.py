@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 
-def num_groups(x_NCS: Tensor, groups: int) -> int:
+def num_groups(x: Tensor, groups: int) -> int:
     """How many groups are normalised."""
-    return x_NCS.shape[1] if groups == 0 else x_NCS.shape[0] * groups
+    return x.shape[1] if groups == 0 else x.shape[0] * groups
 
 
-def group_size(x_NCS: Tensor, groups: int) -> int:
+def group_size(x: Tensor, groups: int) -> int:
     """Elements of one group."""
-    n, c, s = x_NCS.shape
+    n, c, s = x.shape
     return n * s if groups == 0 else c // groups * s
 
 
-def spread(value: Tensor, x_NCS: Tensor, groups: int) -> Tensor:
+def spread(value: Tensor, x: Tensor, groups: int) -> Tensor:
     """One number a group -> a tensor that broadcasts against (N, C, S)."""
-    n, c, _ = x_NCS.shape
+    n, c, _ = x.shape
     if groups == 0:
         return value.view(1, c, 1)
     if groups == 1:
@@ -34,32 +34,35 @@ def spread(value: Tensor, x_NCS: Tensor, groups: int) -> Tensor:
     return value.view(n, groups, 1).repeat_interleave(c // groups, 1)
 
 
-def group_mean(x_NCS: Tensor, groups: int) -> Tensor:
+def group_mean(x: Tensor, groups: int) -> Tensor:
     """Mean of each group."""
-    n, c, s = x_NCS.shape
     if groups == 0:
-        return x_NCS.mean((0, 2))
+        return x.mean((0, 2))
     if groups == 1:
-        return x_NCS.mean((1, 2))
-    return x_NCS.unflatten(1, (groups, c // groups)).mean((2, 3)).flatten()
+        return x.mean((1, 2))
+    return _grouped(x, groups).mean((2, 3)).flatten()
 
 
-def take(x_NCS: Tensor, groups: int, index: Tensor) -> Tensor:
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    """(N, C, S) -> (N, G, K, S), a view."""
+    n, c, s = x.shape
+    return x.view(n, groups, c // groups, s)
+
+
+def take(x: Tensor, groups: int, index: Tensor) -> Tensor:
     """The groups of the given numbers, as (num_taken, ...)."""
     if groups == 0:
-        return x_NCS.transpose(0, 1)[index]
-    grouped = x_NCS.unflatten(1, (groups, x_NCS.shape[1] // groups))
-    return grouped[index // groups, index % groups]
+        return x.transpose(0, 1)[index]
+    return _grouped(x, groups)[index // groups, index % groups]
 
 
-def put(x_NCS: Tensor, groups: int, index: Tensor, values: Tensor) -> None:
+def put(x: Tensor, groups: int, index: Tensor, values: Tensor) -> None:
     """Writes what `take` would read, in place."""
-    values = values.to(x_NCS.dtype)
+    values = values.to(x.dtype)
     if groups == 0:
-        x_NCS.transpose(0, 1)[index] = values
+        x.transpose(0, 1)[index] = values
     else:
-        grouped = x_NCS.unflatten(1, (groups, x_NCS.shape[1] // groups))
-        grouped[index // groups, index % groups] = values
+        _grouped(x, groups)[index // groups, index % groups] = values
 
 
 def sum_to(x: Tensor, shape: torch.Size) -> Tensor:
@@ -68,11 +71,11 @@ def sum_to(x: Tensor, shape: torch.Size) -> Tensor:
     return x.sum(dims, keepdim=True) if dims else x
 
 
-def dense(x_NCS: Tensor) -> Tensor:
+def dense(x: Tensor) -> Tensor:
     """x itself where it is contiguous or channels-last, else a contiguous copy."""
-    if x_NCS.is_contiguous() or x_NCS.transpose(1, 2).is_contiguous():
-        return x_NCS
-    return x_NCS.contiguous()
+    if x.is_contiguous() or x.transpose(1, 2).is_contiguous():
+        return x
+    return x.contiguous()
 
 
 def laid_out_as(t: Tensor, x: Tensor) -> Tensor:

@@ -9,6 +9,9 @@ On CUDA reading the flag would stall the stream: there the guard is off.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -43,9 +46,9 @@ def ill_conditioned(mean: Tensor, rstd: Tensor) -> Tensor | None:
     return (~good).nonzero().squeeze(1)
 
 
-def channelwise(weight: Tensor | None, x: Tensor) -> bool:
-    """Whether torch's kernels know a weight of this shape (none, or one number a channel)."""
-    return weight is None or weight.shape == (1, x.shape[1], 1)
+def channelwise(weight: Tensor, x: Tensor) -> bool:
+    """Whether torch's kernels know a weight of this shape (one number a channel)."""
+    return weight.shape == (1, x.shape[1], 1)
 
 
 def is_rows(x: Tensor, groups: int) -> bool:
@@ -55,11 +58,13 @@ def is_rows(x: Tensor, groups: int) -> bool:
 
 def parameter(value: Tensor | None, x: Tensor) -> Tensor | None:
     """A weight as torch's kernels want it; float32 beside a half-precision x."""
-    return None if value is None else value.reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
+    return (
+        None if value is None else value.reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
+    )
 
 
 def stand_in(weight: Tensor | None, x: Tensor) -> Tensor | None:
-    """Without a float32 weight torch would keep a half-precision x's statistics in half precision."""
+    """Half-precision x: without a float32 weight torch would keep its statistics in half too."""
     if weight is None and x.dtype in (torch.bfloat16, torch.float16):
         return torch.ones(x.shape[1], dtype=torch.float32, device=x.device)
     return parameter(weight, x)
@@ -75,9 +80,7 @@ def _forward(
     if w is not None and b is None and w.dtype != x.dtype:
         b = torch.zeros_like(w)  # torch wants both of a mixed type, or neither
     if groups == 0:
-        y, mean, rstd = torch.native_batch_norm(
-            x.unsqueeze(2), w, b, None, None, True, 0.0, eps
-        )
+        y, mean, rstd = torch.native_batch_norm(x.unsqueeze(2), w, b, None, None, True, 0.0, eps)
     elif is_rows(x, groups):
         y, mean, rstd = torch.native_layer_norm(x.view(n, c), [c], w, b, eps)
     else:
@@ -106,7 +109,7 @@ def forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `reference.forward`."""
-    if channelwise(weight, x):
+    if weight is None or channelwise(weight, x):
         y, mean, rstd = _forward(x, weight, bias, groups, centre, eps)
     else:
         y, mean, rstd = _forward(x, None, None, groups, centre, eps)
@@ -163,12 +166,13 @@ class Conditioned:
             self.mean = mean.index_fill(0, self.ill, 0.0)
             self.rstd = rstd.index_fill(0, self.ill, 1.0)
 
-    def xhat(self) -> Tensor:
-        """(x - mean) * rstd."""
+    def xhat(self, out: Tensor | None = None) -> Tensor:
+        """(x - mean) * rstd, into `out` where it is given."""
         r = spread(self.rstd, self.x, self.groups)
         if not self.centre:
-            return self.x * r
-        return torch.addcmul(spread(-self.mean * self.rstd, self.x, self.groups), self.x, r)
+            return torch.mul(self.x, r, out=out)
+        centred = torch.sub(self.x, spread(self.mean, self.x, self.groups), out=out)
+        return centred.mul_(r)
 
     def backward(
         self, grad: Tensor, weight: Tensor | None, need: list[bool]
@@ -217,10 +221,10 @@ class Conditioned:
         if not is_rows(x, groups):
             xhat = self.xhat()
             a = grad if weight is None else grad * weight
-            dx = spread(self.rstd, x, groups) * (a - xhat * self.mean_of(a * xhat))
+            along = xhat * self.mean_of(a * xhat)
             dw = sum_to(grad * xhat, weight.shape) if weight is not None and need[1] else None
             db = sum_to(grad, weight.shape) if weight is not None and need[2] else None
-            return dx, dw, db
+            return spread(self.rstd, x, groups) * (a - along), dw, db
         dx, dw, db = self._aten(grad, weight, need)
         if dx is not None:
             rows = grad.view(x.shape[:2])
@@ -273,97 +277,88 @@ def double_backward(
     the formula has about twenty element-wise steps, each of which would else read main memory.
     """
     dim = 1 if groups == 0 else 0
-    size = max(1, CHUNK * x.shape[dim] // x.numel())
-    if x.is_cuda or x.shape[dim] <= size or not x.is_contiguous():
-        args = v, p, q, grad, x, weight, mean, rstd
-        return _double_backward(*args, groups, centre, need)
+    size = min(x.shape[dim], max(1, CHUNK * x.shape[dim] // x.numel()))
+    if x.is_cuda or not x.is_contiguous():
+        size = x.shape[dim]
     gg, gx = (torch.empty_like(x, dtype=mean.dtype) if n else None for n in need[:2])
     gw = torch.zeros_like(weight, dtype=mean.dtype) if weight is not None and need[2] else None
-
-    def part(t: Tensor | None, start: int) -> Tensor | None:
-        if t is None or t.shape[dim] == 1:
-            return t
-        return t.narrow(dim, start, min(size, x.shape[dim] - start))
-
-    per_group = max(groups, 1)
+    first = x.narrow(dim, 0, size)
+    spare = [torch.empty_like(first, dtype=mean.dtype) for _ in range(3)]
     for start in range(0, x.shape[dim], size):
         stop = min(start + size, x.shape[dim])
-        pieces = [part(t, start) for t in (v, p, q, grad, x, weight)]
-        inner = [t[start * per_group : stop * per_group] for t in (mean, rstd)]
-        pieces[4] = x.narrow(dim, start, stop - start).contiguous()
-        for total, value in zip(
-            (gg, gx, gw), _double_backward(*pieces, *inner, groups, centre, need), strict=True
-        ):
-            own = part(total, start)
-            if own is None or value is None:
-                continue
-            if total is gw and gw is not None and gw.shape[dim] == 1:
-                own.add_(value)
-            else:
-                own.copy_(value)
+        cut = partial(_cut, dim=dim, start=start, stop=stop)
+        stats = slice(start * max(groups, 1), stop * max(groups, 1))
+        part = x.narrow(dim, start, stop - start)
+        part = part if size == x.shape[dim] else part.contiguous()
+        safe = Conditioned(part.to(mean.dtype), mean[stats], rstd[stats], groups, centre)
+        _second_order(
+            safe,
+            SecondOrder(cut(v), cut(p), cut(q), grad.narrow(dim, start, stop - start), cut(weight)),
+            [t.narrow(dim, 0, stop - start) for t in spare],
+            cut(gg),
+            cut(gx),
+            cut(gw),
+        )
     return gg, gx, gw
 
 
-def _double_backward(
-    v: Tensor | None,
-    p: Tensor | None,
-    q: Tensor | None,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    need_grad, need_x, need_weight = need
-    safe = Conditioned(x.to(mean.dtype), mean, rstd, groups, centre)
-    grad = laid_out_as(grad, safe.x)
-    xhat = safe.xhat() if need_x or p is not None else None
-    u = None if v is None else safe.backward(v.to(mean.dtype), None, [True, False, False])[0]
-    gg = gx = gw = None
-    if need_grad:
-        gg = _sum_of_products(grad, (u, weight), (p, xhat), (q, None))
-    if need_x:
-        gx = _second_gradient_of_x(safe, xhat, u, v, p, grad, weight)
-    if need_weight and weight is not None and u is not None:
-        gw = sum_to(grad * u, weight.shape)
-    return gg, gx, gw
+def _cut(t: Tensor | None, dim: int, start: int, stop: int) -> Tensor | None:
+    """The part of a tensor along `dim`; all of it where it is broadcast there."""
+    return t if t is None or t.shape[dim] == 1 else t.narrow(dim, start, stop - start)
 
 
-def _sum_of_products(like: Tensor, *pairs: tuple[Tensor | None, Tensor | None]) -> Tensor:
-    """w u + p xhat + q, where a missing first factor drops the term, a missing second is one."""
-    total: Tensor | None = None
-    for left, right in pairs:
-        if left is None:
-            continue
-        if total is None:
-            total = left if right is None else left * right
-        elif right is None:
-            total = total + left
-        else:
-            total = torch.addcmul(total, left.to(total.dtype), right.to(total.dtype))
-    return torch.zeros_like(like) if total is None else total.expand_as(like)
+class SecondOrder(NamedTuple):
+    """Inputs of the double backward beside x and its statistics."""
+
+    v: Tensor | None
+    p: Tensor | None
+    q: Tensor | None
+    grad: Tensor
+    weight: Tensor | None
 
 
-def _second_gradient_of_x(
+def _second_order(
     safe: Conditioned,
-    xhat: Tensor | None,
-    u: Tensor | None,
-    v: Tensor | None,
-    p: Tensor | None,
-    grad: Tensor,
-    weight: Tensor | None,
-) -> Tensor | None:
-    """rstd P(p grad - rstd t a) - rstd (s u + xhat m(u a)), s = m(a xhat), t = m(v xhat)."""
-    h = None if p is None else p * grad
-    if u is None or v is None or xhat is None:
-        return None if h is None else safe.backward(h, None, [True, False, False])[0]
-    a = grad if weight is None else grad * weight
-    r = spread(safe.true_rstd, grad, safe.groups)
-    rt = -r * safe.mean_of(v * xhat)
-    h = a * rt if h is None else torch.addcmul(h, a, rt)
-    gx = safe.backward(h, None, [True, False, False])[0]
-    gx = torch.addcmul(gx, u, -r * safe.mean_of(a * xhat))
-    return torch.addcmul(gx, xhat, -r * safe.mean_of(u * a))
+    given: SecondOrder,
+    spare: list[Tensor],
+    gg: Tensor | None,
+    gx: Tensor | None,
+    gw: Tensor | None,
+) -> None:
+    """Writes gg and gx, and adds to gw; `spare` are three tensors of x's shape to work in.
+
+    gg = weight u + p xhat + q;  gw = sum grad u;  u = rstd P v;
+    gx = rstd P(p grad - rstd t a) - rstd (s u + xhat m(u a)), s = m(a xhat), t = m(v xhat).
+    Fresh memory costs more than arithmetic here: every step writes over what is used up.
+    """
+    v, p, q, _, weight = given
+    grad = laid_out_as(given.grad, safe.x)
+    xhat, a, work = spare
+    safe.xhat(out=xhat)
+    only_x = [True, False, False]
+    u = None if v is None else safe.backward(v.to(xhat.dtype), None, only_x)[0]
+    if gx is not None:
+        h = None if p is None else torch.mul(grad, p, out=work)
+        scaled: list[Tensor] = []
+        if u is not None and v is not None:
+            torch.mul(grad, 1 if weight is None else weight, out=a)
+            r = -spread(safe.true_rstd, xhat, safe.groups)
+            spent = torch.empty_like(xhat) if h is not None else work
+            pairs = (v, xhat), (a, xhat), (u, a)
+            t, *scaled = (r * safe.mean_of(torch.mul(*pair, out=spent)) for pair in pairs)
+            h = a.mul_(t) if h is None else h.add_(a.mul_(t))
+        first = None if h is None else safe.backward(h, None, only_x)[0]
+        gx.copy_(torch.zeros_like(gx) if first is None else first)
+        if u is not None and scaled:
+            gx.add_(torch.mul(u, scaled[0], out=work)).add_(torch.mul(xhat, scaled[1], out=work))
+    if gg is not None:
+        if u is None:
+            gg.zero_()
+        else:
+            torch.mul(u, 1 if weight is None else weight, out=gg)
+        if p is not None:
+            gg.add_(torch.mul(xhat, p, out=work))
+        if q is not None:
+            gg.add_(q)
+    if gw is not None and u is not None:
+        gw.add_(sum_to(torch.mul(grad, u, out=work), gw.shape))

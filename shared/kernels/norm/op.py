@@ -165,9 +165,7 @@ def _norm_backward_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None
     ctx.save_for_backward(grad, x, weight, mean, rstd)
 
 
-def _norm_backward_autograd(
-    ctx: Any, *cotangents: Tensor | None
-) -> tuple[Any, ...]:
+def _norm_backward_autograd(ctx: Any, *cotangents: Tensor | None) -> tuple[Any, ...]:
     grad, x, weight, mean, rstd = ctx.saved_tensors
     # Results that were not asked for are empty tensors; their cotangents mean nothing.
     v, p, q = (t if made else None for t, made in zip(cotangents, ctx.made, strict=True))
@@ -302,14 +300,14 @@ def norm_with_statistics(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `norm`, and the statistics of each group: (y, mean, rstd), the latter two detached."""
     _check(x, weight, bias, groups)
-    x_NCS = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
-    if group_size(x_NCS, groups) == 0:
+    flat = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
+    if group_size(flat, groups) == 0:
         raise ValueError(
             f"norm: got x of shape {tuple(x.shape)}, whose groups hold no element, expected at "
             "least one: an empty batch has no batch statistics"
         )
     w, b = _parameter(weight, x), _parameter(bias, x)
-    y, mean, rstd = norm_op(x_NCS, w, b, groups, centre, eps, impl)
+    y, mean, rstd = norm_op(flat, w, b, groups, centre, eps, impl)
     return y.view(x.shape), mean, rstd
 
 
@@ -350,6 +348,6 @@ def norm(
         >>> norm(torch.tensor([[0.0, 2.0]]), groups=1, eps=0.0).tolist()
         [[-1.0, 1.0]]
     """
-    return norm_with_statistics(
-        x, weight, bias, groups=groups, centre=centre, eps=eps, impl=impl
-    )[0]
+    return norm_with_statistics(x, weight, bias, groups=groups, centre=centre, eps=eps, impl=impl)[
+        0
+    ]
