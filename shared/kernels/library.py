@@ -62,6 +62,8 @@ def _vmap_by_loop(op: Any) -> Callable[..., Any]:
             return [a if d is None else a.select(d, i) for a, d in pairs]
 
         results = [op(*at(i)) for i in range(info.batch_size)]
+        if isinstance(results[0], torch.Tensor):
+            return torch.stack(results), 0
         stacked = tuple(torch.stack(parts) for parts in zip(*results, strict=True))
         return stacked, (0,) * len(stacked)
 

@@ -36,13 +36,18 @@ def ill_conditioned(mean: Tensor, rstd: Tensor) -> Tensor | None:
     """Numbers of the groups whose float32 statistics are too coarse; None where there is none."""
     if mean.dtype == torch.float64 or mean.is_cuda or mean.numel() == 0:
         return None
-    ratio = (mean * rstd).abs_()
+    ratio = mean * rstd
     low, high = RSTD_RANGE
-    smallest, largest = rstd.aminmax()
+    bounds = [t.item() for t in (*ratio.aminmax(), *rstd.aminmax())]
     # Written so that NaN counts as ill-conditioned.
-    if ratio.max() <= MAX_RATIO and smallest >= low and largest <= high:
+    if (
+        bounds[0] >= -MAX_RATIO
+        and bounds[1] <= MAX_RATIO
+        and bounds[2] >= low
+        and bounds[3] <= high
+    ):
         return None
-    good = (ratio <= MAX_RATIO) & (rstd >= low) & (rstd <= high)
+    good = (ratio.abs() <= MAX_RATIO) & (rstd >= low) & (rstd <= high)
     return (~good).nonzero().squeeze(1)
 
 
@@ -247,8 +252,11 @@ def backward(
     centre: bool,
     need: list[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """As `reference.backward`; gradients that are not needed are None."""
-    safe = Conditioned(x, mean, rstd, groups, centre)
+    """As `reference.backward`; gradients that are not needed are None.
+
+    Half precision is worked on in float32: torch's CPU kernel sums a weight's gradient in half.
+    """
+    safe = Conditioned(x.to(mean.dtype), mean, rstd, groups, centre)
     if weight is None or channelwise(weight, x):
         return safe.backward(grad, weight, need)
     wide = grad.to(mean.dtype)
