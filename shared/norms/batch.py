@@ -197,10 +197,11 @@ class SyncBatchNorm(_OpenBatchNorm):
         count = int(_sum_over_processes(own, self.process_group))
         mean = _sum_over_processes(wide.sum(dims), self.process_group) / count
         # The sum is rounded: what the mean lacks is the mean of the centred values.
-        rest = (wide - mean.view(view)).sum(dims)
-        mean = mean + _sum_over_processes(rest, self.process_group) / count
-        squares = (wide - mean.view(view)).square().sum(dims)
-        return Moments(mean, _sum_over_processes(squares, self.process_group) / count, count)
+        centred = wide - mean.view(view)
+        rest = _sum_over_processes(centred.sum(dims), self.process_group) / count
+        squares = (centred - rest.view(view)).square().sum(dims)
+        var = _sum_over_processes(squares, self.process_group) / count
+        return Moments(mean + rest, var, count)
 
 
 class _SumOverProcesses(torch.autograd.Function):

@@ -19,7 +19,7 @@ def _value_and_norm(
             f"got a critic with {value.numel()} outputs for {x.shape[0]} samples, expected one "
             "for each: normalise one score at a time"
         )
-    (grad,) = torch.autograd.grad(value.sum(), x, create_graph=create_graph)
+    (grad,) = torch.autograd.grad(value.sum(), x, create_graph=create_graph, retain_graph=True)
     squares = grad.flatten(1).square().sum(1)
     # sqrt has an infinite slope at 0, where a dead piece of the critic puts it.
     alive = squares > 0

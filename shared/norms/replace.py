@@ -184,7 +184,8 @@ def replace_norms(model: nn.Module, kind: str, *, affine: str = "keep", groups: 
     for path, old in list(model.named_modules()):
         found = _found(old) if path else None
         if found is None:
-            if path and "Norm" in type(old).__name__ and not isinstance(old, ChannelsAt):
+            holds_norms = any(_found(m) for m in old.modules())
+            if path and "Norm" in type(old).__name__ and not holds_norms:
                 left.append((path, f"{type(old).__name__} is none of the norms known here"))
             continue
         new = _build(kind, found, groups)

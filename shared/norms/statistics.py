@@ -55,8 +55,10 @@ def moments(x: Tensor, sample_weight: Tensor | None = None) -> Moments:
     if sample_weight is None:
         mean = wide.mean(dims)
         # The mean is rounded: what it lacks is the mean of the centred values.
-        mean = mean + (wide - spread(mean, x)).mean(dims)
-        return Moments(mean, (wide - spread(mean, x)).square().mean(dims), count)
+        centred = wide - spread(mean, x)
+        rest = centred.mean(dims)
+        var = (centred - spread(rest, x)).square().mean(dims)
+        return Moments(mean + rest, var, count)
     if sample_weight.shape != (x.shape[0],):
         raise ValueError(
             f"moments: got sample weights of shape {tuple(sample_weight.shape)}, expected "

@@ -217,6 +217,14 @@ def test_every_element_of_an_output_is_written(
 
 @by_impl
 @by_case
+def test_an_activation_may_work_in_place(case: Case, impl: str, device: str) -> None:
+    inputs = [t.requires_grad_() for t in case.inputs(torch.float32, device)]
+    torch.relu_(case.op(impl)(*inputs)).sum().backward()
+    assert all(t.grad is not None for t in inputs)
+
+
+@by_impl
+@by_case
 def test_the_same_twice(case: Case, impl: str, device: str) -> None:
     inputs = case.inputs(torch.float32, device)
     first = to_second_order(case.op(impl), inputs)

@@ -80,7 +80,8 @@ def _norm(
     if x.numel() == 0:
         return _norm_fake(x, weight, bias, groups, centre, eps, impl)
     y, mean, rstd = forward(x, weight, bias, groups, centre, eps)
-    return _like(y, x), mean, rstd
+    # Not a view: autograd refuses in-place operations (an activation) on views made in here.
+    return torch.ops.aten._unsafe_view(_like(y, x), x.shape), mean, rstd
 
 
 def _norm_fake(
