@@ -6,6 +6,7 @@ Example: python -m shared.kernels.benchmark --out results/benchmark
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import platform
 import sys
@@ -31,10 +32,8 @@ def machine(device: str) -> dict[str, str]:
         facts["threads"] = str(torch.get_num_threads())
         facts["clock"] = "time of one thread"
     try:
-        import triton
-
-        facts["triton"] = triton.__version__
-    except ImportError:
+        facts["triton"] = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
         facts["triton"] = "not installed"
     return facts
 

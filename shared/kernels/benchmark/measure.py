@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,7 +29,8 @@ class Measured(NamedTuple):
 
 def _once_cuda(run: Run, flush: Tensor) -> float:
     flush.zero_()
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    event: Any = torch.cuda.Event
+    start, stop = event(enable_timing=True), event(enable_timing=True)
     start.record()
     run()
     stop.record()

@@ -101,7 +101,8 @@ def html(facts: dict[str, str], results: list[Measured]) -> str:
     about = "".join(f"<li>{escape(k)}: {escape(v)}</li>" for k, v in facts.items())
     notes = "".join(f"<li>{escape(s)}</li>" for s in summary(results))
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>Benchmark of the operators</title>"
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Benchmark of the operators"
+        "</title>"
         f"<style>{STYLE}</style><h1>Benchmark of the operators</h1><ul>{about}</ul>"
         f"<p>{_gpu_note(facts)}</p><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
         f"<ul>{notes}</ul></html>\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -72,18 +74,12 @@ def _rms(shape: tuple[int, ...], dtype: str) -> Row:
 def _rms_peers() -> dict[str, Function]:
     """Other packages' kernels, where they are installed; never needed by users."""
     peers: dict[str, Function] = {}
-    try:
-        from liger_kernel.ops.rms_norm import LigerRMSNormFunction
-
-        peers["liger"] = lambda x, w: LigerRMSNormFunction.apply(x, w, 1e-5)
-    except ImportError:
-        pass
-    try:
-        from quack import rmsnorm
-
-        peers["quack"] = lambda x, w: rmsnorm(x, w, eps=1e-5)
-    except ImportError:
-        pass
+    if importlib.util.find_spec("liger_kernel"):
+        liger = importlib.import_module("liger_kernel.ops.rms_norm").LigerRMSNormFunction
+        peers["liger"] = lambda x, w: liger.apply(x, w, 1e-5)
+    if importlib.util.find_spec("quack"):
+        quack = importlib.import_module("quack")
+        peers["quack"] = lambda x, w: quack.rmsnorm(x, w, eps=1e-5)
     return peers
 
 

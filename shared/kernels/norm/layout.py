@@ -9,6 +9,8 @@ Legend: N samples, C channels, S positions, G groups of a sample, K = C / G chan
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -19,9 +21,9 @@ def num_groups(x: Tensor, groups: int) -> int:
 
 
 def group_size(x: Tensor, groups: int) -> int:
-    """Elements of one group."""
-    n, c, s = x.shape
-    return n * s if groups == 0 else c // groups * s
+    """Elements of one group; x may have any number of positions' dimensions."""
+    positions = math.prod(x.shape[2:])
+    return x.shape[0] * positions if groups == 0 else x.shape[1] // groups * positions
 
 
 def spread(value: Tensor, x: Tensor, groups: int) -> Tensor:

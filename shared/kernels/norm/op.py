@@ -46,6 +46,20 @@ def _wide(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def _flat(x: Tensor) -> Tensor:
+    """(N, C, ...) -> (N, C, S), contiguous or channels-last."""
+    return dense(x.flatten(2) if x.dim() > 2 else x.unsqueeze(2))
+
+
+def _parameter(value: Tensor | None, x: Tensor) -> Tensor | None:
+    """(C,) or a tensor that broadcasts against x -> (1 or N, 1 or C, 1 or S)."""
+    if value is None:
+        return None
+    if value.dim() == 1:
+        return value.view(1, -1, 1)
+    return value.flatten(2) if value.dim() > 2 else value.unsqueeze(2)
+
+
 def _like(value: Tensor | None, like: Tensor | None, needed: bool = True) -> Tensor:
     """A result in the shape, type and strides of `like`; empty where it is not needed."""
     if like is None:
@@ -58,6 +72,12 @@ def _like(value: Tensor | None, like: Tensor | None, needed: bool = True) -> Ten
     if value.dtype == like.dtype and value.stride() == like.stride():
         return value
     return torch.empty_like(like).copy_(value)
+
+
+def _shaped(value: Tensor, x: Tensor) -> Tensor:
+    """A result in x's shape. Not a view: autograd refuses to change one made in here in place."""
+    result: Tensor = torch.ops.aten._unsafe_view(value, x.shape)
+    return result
 
 
 def _fake_like(like: Tensor | None, needed: bool = True) -> Tensor:
@@ -75,13 +95,12 @@ def _norm(
     eps: float,
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    x = dense(x)
-    forward = run("norm", "forward", impl, x, variant(groups, centre, x))
+    flat = _flat(x)
+    forward = run("norm", "forward", impl, flat, variant(groups, centre, flat))
     if x.numel() == 0:
         return _norm_fake(x, weight, bias, groups, centre, eps, impl)
-    y, mean, rstd = forward(x, weight, bias, groups, centre, eps)
-    # Not a view: autograd refuses in-place operations (an activation) on views made in here.
-    return torch.ops.aten._unsafe_view(_like(y, x), x.shape), mean, rstd
+    y, mean, rstd = forward(flat, _parameter(weight, x), _parameter(bias, x), groups, centre, eps)
+    return _shaped(_like(y, flat), x), mean, rstd
 
 
 def _norm_fake(
@@ -93,9 +112,10 @@ def _norm_fake(
     eps: float,
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    count = num_groups(x, groups)
+    flat = _flat(x)
+    count = num_groups(flat, groups)
     return (
-        torch.empty_like(dense(x)),
+        torch.empty_like(flat).view(x.shape),
         x.new_empty(count, dtype=_wide(x)),
         x.new_empty(count, dtype=_wide(x)),
     )
@@ -133,12 +153,14 @@ def _norm_backward(
     need: list[bool],
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    x = dense(x)
-    backward = run("norm", "backward", impl, x, variant(groups, centre, x))
+    flat = _flat(x)
+    backward = run("norm", "backward", impl, flat, variant(groups, centre, flat))
     dx = dw = db = None
     if x.numel() > 0:
-        dx, dw, db = backward(grad, x, weight, mean, rstd, groups, centre, need)
-    return _like(dx, x, need[0]), _like(dw, weight, need[1]), _like(db, weight, need[2])
+        w = _parameter(weight, x)
+        dx, dw, db = backward(_flat(grad), flat, w, mean, rstd, groups, centre, need)
+    dx = _shaped(_like(dx, flat), x) if need[0] else x.new_empty(0)
+    return dx, _like(dw, weight, need[1]), _like(db, weight, need[2])
 
 
 def _norm_backward_fake(
@@ -153,7 +175,7 @@ def _norm_backward_fake(
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return (
-        _fake_like(dense(x), need[0]),
+        torch.empty_like(_flat(x)).view(x.shape) if need[0] else x.new_empty(0),
         _fake_like(weight, need[1]),
         _fake_like(weight, need[2]),
     )
@@ -192,12 +214,18 @@ def _norm_double_backward(
     need: list[bool],
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    x = dense(x)
-    double = run("norm", "double_backward", impl, x, variant(groups, centre, x))
+    flat = _flat(x)
+    double = run("norm", "double_backward", impl, flat, variant(groups, centre, flat))
     gg = gx = gw = None
     if x.numel() > 0:
-        gg, gx, gw = double(v, p, q, grad, x, weight, mean, rstd, groups, centre, need)
-    return _like(gg, x, need[0]), _like(gx, x, need[1]), _like(gw, weight, need[2])
+        v = None if v is None else _flat(v)
+        p, q, w = (_parameter(t, x) for t in (p, q, weight))
+        gg, gx, gw = double(v, p, q, _flat(grad), flat, w, mean, rstd, groups, centre, need)
+    gg, gx = (
+        _shaped(_like(t, flat), x) if n else x.new_empty(0)
+        for t, n in zip((gg, gx), need[:2], strict=True)
+    )
+    return gg, gx, _like(gw, weight, need[2])
 
 
 def _norm_double_backward_fake(
@@ -214,8 +242,8 @@ def _norm_double_backward_fake(
     need: list[bool],
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    x = dense(x)
-    return _fake_like(x, need[0]), _fake_like(x, need[1]), _fake_like(weight, need[2])
+    gg, gx = (torch.empty_like(_flat(x)).view(x.shape) if n else x.new_empty(0) for n in need[:2])
+    return gg, gx, _fake_like(weight, need[2])
 
 
 norm_op = library.define(
@@ -264,6 +292,8 @@ def _check(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int) -
             f"norm: got bias {tuple(bias.shape)} beside weight {got}, expected equal shapes: pass "
             "a weight of ones"
         )
+    if weight is not None:
+        _check_parameter(weight, x)
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and value.dtype not in (x.dtype, _wide(x)):
             raise TypeError(
@@ -272,17 +302,14 @@ def _check(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int) -
             )
 
 
-def _parameter(value: Tensor | None, x: Tensor) -> Tensor | None:
-    """(C,) or a tensor that broadcasts against x -> (1 or N, 1 or C, 1 or S)."""
-    if value is None:
-        return None
+def _check_parameter(value: Tensor, x: Tensor) -> None:
     if value.dim() == 1 and value.shape[0] == x.shape[1]:
-        return value.view(1, -1, 1)
+        return
     if value.dim() == x.dim():
         pairs = list(zip(value.shape, x.shape, strict=True))
         positions = all(v == s for v, s in pairs[2:]) or all(v == 1 for v, _ in pairs[2:])
         if positions and all(v in (1, s) for v, s in pairs[:2]):
-            return value.flatten(2) if x.dim() > 2 else value.unsqueeze(2)
+            return
     raise ValueError(
         f"norm: got a weight or bias of shape {tuple(value.shape)} for x of {tuple(x.shape)}, "
         f"expected ({x.shape[1]},) or x's shape with 1 for N, for C or for all positions"
@@ -301,15 +328,13 @@ def norm_with_statistics(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `norm`, and the statistics of each group: (y, mean, rstd), the latter two detached."""
     _check(x, weight, bias, groups)
-    flat = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
-    if group_size(flat, groups) == 0:
+    if group_size(x, groups) == 0:
         raise ValueError(
             f"norm: got x of shape {tuple(x.shape)}, whose groups hold no element, expected at "
             "least one: an empty batch has no batch statistics"
         )
-    w, b = _parameter(weight, x), _parameter(bias, x)
-    y, mean, rstd = norm_op(flat, w, b, groups, centre, eps, impl)
-    return y.view(x.shape), mean, rstd
+    result: tuple[Tensor, Tensor, Tensor] = norm_op(x, weight, bias, groups, centre, eps, impl)
+    return result
 
 
 def norm(

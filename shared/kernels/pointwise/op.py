@@ -16,7 +16,7 @@ from shared.kernels import library
 from shared.kernels.norm.layout import dense, laid_out_as
 from shared.kernels.pointwise import formula, fused
 from shared.kernels.pointwise.formula import FUNCTIONS, Inputs
-from shared.kernels.registry import Implementation, Operator, register, run
+from shared.kernels.registry import Implementation, Operator, register, resolve, run
 
 
 def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,6 +214,13 @@ def pointwise(
         _require(fits, "residual", residual, f"{tuple(x.shape)} of type {x.dtype}, as x")
     if bias is not None and weight is None:
         raise ValueError("pointwise: got a bias without a weight: pass a weight of ones")
+    # Torch's own operations save what their backward needs, fuse under torch.compile and have
+    # derivatives of every order: native needs no op of ours.
+    if impl == "auto" and torch.compiler.is_compiling():
+        return _plain(x, slope, shift, residual, weight, bias, function)
+    if resolve("pointwise", impl, x)[0] == "native":
+        run("pointwise", "forward", impl, x)
+        return _plain(x, slope, shift, residual, weight, bias, function)
     flat = partial(torch.flatten, start_dim=2) if x.dim() > 2 else partial(torch.unsqueeze, dim=2)
     y = pointwise_op(
         flat(x),
@@ -227,3 +234,18 @@ def pointwise(
     )
     result: Tensor = y.view(x.shape)
     return result
+
+
+def _plain(
+    x: Tensor,
+    slope: Tensor,
+    shift: Tensor | None,
+    residual: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    function: str,
+) -> Tensor:
+    view = (1, -1, *[1] * (x.dim() - 2))
+    columns = (None if t is None else t.view(view) for t in (weight, bias))
+    inputs = Inputs(x, slope, shift, residual, *columns)
+    return formula.forward(inputs, function, _wide(x)).to(x.dtype)
