@@ -197,3 +197,53 @@ def test_every_entry_of_the_registry_tells_equation_and_source() -> None:
         assert entry.make.__name__ == name
         assert "=" in entry.equation or "<-" in entry.equation
         assert "arXiv" in entry.source and entry.make.__doc__
+
+
+COMPILED: list[tuple[nn.Module, tuple[int, ...]]] = [
+    (norms.LayerNorm(6), (4, 5, 6)),
+    (norms.RMSNorm(6), (4, 5, 6)),
+    (norms.RMSNorm(6, fraction=0.5), (4, 6)),
+    (norms.BatchNorm1d(6), (4, 6)),
+    (norms.BatchNorm2d(6, activation="silu"), (4, 6, 3, 3)),
+    (norms.BatchNorm2d(6).eval(), (4, 6, 3, 3)),
+    (norms.GroupNorm(2, 6), (4, 6, 3, 3)),
+    (norms.InstanceNorm2d(6, affine=True), (4, 6, 3, 3)),
+    (norms.DyT(6), (4, 5, 6)),
+    (norms.Derf(6, channels_last=False), (4, 6, 3)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), COMPILED, ids=lambda v: type(v).__name__)
+def test_layers_compile_to_one_graph_and_learn(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    torch._dynamo.reset()
+    eager = copy.deepcopy(layer)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = torch.randn(shape)
+    y, expected = compiled(x), eager(x)
+    assert torch.allclose(y, expected, atol=1e-6)
+    cotangent = torch.randn_like(y)
+    y.backward(cotangent)
+    expected.backward(cotangent)
+    for p, q in zip(layer.parameters(), eager.parameters(), strict=True):
+        assert p.grad is not None and torch.allclose(p.grad, q.grad, atol=1e-5)
+    for a, b in zip(layer.buffers(), eager.buffers(), strict=True):
+        assert torch.allclose(a, b)
+
+
+def test_a_compiled_layer_takes_another_batch_size_without_compiling_again() -> None:
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(norms.BatchNorm2d(6), fullgraph=True, backend=counter)
+    for n in (4, 5, 6, 7, 12):
+        compiled(torch.randn(n, 6, 3, 3))
+    assert counter.frame_count == 2  # for the first size, and for any size
+
+
+def test_autocast_keeps_float32_parameters_beside_half_precision_maps() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), norms.BatchNorm2d(6), nn.ReLU(inplace=True))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = net(torch.randn(4, 3, 6, 6))
+    assert y.dtype == torch.bfloat16
+    y.float().sum().backward()
+    assert net[1].weight.grad is not None and net[1].weight.grad.dtype == torch.float32
+    assert net[1].running_mean.dtype == torch.float32
