@@ -140,3 +140,18 @@ def test_invariance_to_the_scale_of_the_weights() -> None:
     (y1, du1, dw1), (y5, du5, dw5) = results
     assert torch.allclose(y1, y5, atol=1e-10) and torch.allclose(du1, du5, atol=1e-10)
     assert torch.allclose(dw5, dw1 / 5, atol=1e-10)
+
+
+class Blend(BatchNorm2d):
+    """Half source, half target statistics."""
+
+    def estimate(self, x: Tensor) -> Moments:
+        return mix(self.running(), moments(x), share=0.5)
+
+
+def test_blended_statistics() -> None:
+    layer = Blend(2, source="batch").eval()
+    x = torch.randn(4, 2, 3, 3) * 3 + 5
+    own = moments(x)
+    y = (x - own.mean.view(1, 2, 1, 1) / 2) / ((1 + own.var) / 2 + 1e-5).sqrt().view(1, 2, 1, 1)
+    assert torch.allclose(layer(x), y, atol=1e-5)
