@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shared.kernels import OPERATORS, norm, pointwise
-from shared.kernels.norm import fused
+from shared.kernels.norm import fused, native
 from shared.kernels.norm import op as norm_ops
 from shared.kernels.pointwise import op as pointwise_ops
 from tests.kernels.contract import (
@@ -142,6 +142,17 @@ def test_common_offset(case: Case, impl: str, device: str) -> None:
     """torch's float32 kernels on CPU are off by 6 to 150 % of their maximum here."""
     x, *rest = case.inputs(torch.float32, device)
     check(case, impl, [x + 1e6, *rest])
+
+
+@by_norm_case
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_double_backward_in_chunks(
+    case: Case, offset: float, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large tensor is worked through in chunks of groups; here any tensor is large."""
+    monkeypatch.setattr(native, "CHUNK", 16)
+    x, *rest = case.inputs(torch.float32, device)
+    check(case, "native", [x + offset, *rest])
 
 
 @by_impl
