@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,10 +33,20 @@ def read_yaml(path: Path) -> Any:
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file. Create it, or correct the name.") from None
     try:
-        return yaml.load(text, Loader=_UniqueKeyLoader)
+        return parse_yaml(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RecordError(f"{path}:{line}: {error.problem or error}") from None
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text.
+
+    Example:
+        >>> parse_yaml("lr: 1e-4")  # YAML 1.1, which the library reads, would take it for a text
+        {'lr': 0.0001}
+    """
+    return yaml.load(text, Loader=_Loader)
 
 
 def read_record(path: Path, model: type[RecordT]) -> RecordT:
@@ -86,7 +97,7 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
-class _UniqueKeyLoader(yaml.CSafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML allows a repeated key and keeps the last; here that would hide a claim."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -99,6 +110,11 @@ class _UniqueKeyLoader(yaml.CSafeLoader):
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789")
+)
 
 
 def _describe(fault: Any, path: Path) -> str:

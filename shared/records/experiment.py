@@ -238,6 +238,11 @@ def resolve(
         settings |= layer.settings
     where = Path("papers") / key.paper / "paper.yaml"
     training = experiment.kind == "training"
+    if not training and (trainer or data.keys() - {"dataset"}):
+        raise RecordError(
+            f"{key.paper}/{key.experiment}: is a measurement: got settings of `trainer` or `data`, "
+            "expected only `settings`"
+        )
     return validate(
         {
             "key": key,

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from shared.records.base import Record, RecordError, read_record
+from shared.records.base import Record, read_record
+from shared.records.catalog import PAPERS, paper_file
 from shared.records.claim import Claim
 from shared.records.experiment import Experiment, Name
-
-PAPERS = Path("papers")
 
 
 class Paper(Record):
@@ -56,26 +55,6 @@ class Paper(Record):
                 if source is None or ref.arm not in source.all_arms():
                     raise ValueError(f"{name}.needs: no run {ref.experiment}/{ref.arm}")
         return self
-
-
-def paper_file(name: str, root: Path = PAPERS) -> Path:
-    """The paper.yaml of a paper by its name.
-
-    Raises:
-        RecordError: no such paper; lists those that exist.
-    """
-    path = root / name / "paper.yaml"
-    if not path.is_file():
-        raise RecordError(
-            f"got paper {name!r}, expected one of {', '.join(paper_names(root)) or '(none)'}. "
-            f"A paper is a folder {root}/NAME with a paper.yaml."
-        )
-    return path
-
-
-def paper_names(root: Path = PAPERS) -> list[str]:
-    """All papers: the folders that hold a paper.yaml."""
-    return sorted(path.parent.name for path in root.glob("*/paper.yaml"))
 
 
 def read_paper(name: str, root: Path = PAPERS) -> Paper:

@@ -1,0 +1,1 @@
+"""Fixup: residual networks that train without normalization."""

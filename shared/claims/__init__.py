@@ -1,0 +1,1 @@
+"""Statistics and the judge: from the tidy table of metrics to verdicts."""

@@ -1,0 +1,1 @@
+"""What the Snakefile needs to know, as plain functions that tests can reach. No torch here."""

@@ -1,0 +1,124 @@
+"""The table of verdicts in README.md, made from the snapshots that are kept in git."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shared.records.base import RecordError, read_record, write_json, write_text
+from shared.records.catalog import paper_names
+from shared.records.experiment import Scale
+from shared.records.paper import Paper, read_paper
+from shared.records.verdict import PaperVerdicts
+from shared.reporting.answer import WORDS, answer, counts, evidence
+from shared.reporting.inputs import Judged, pair, verdicts_file
+from shared.reporting.scaled import SCALE_NAMES, stamp
+
+README = Path("README.md")
+SNAPSHOTS = Path("docs/verdicts")
+BEGIN, END = "<!-- verdicts:begin -->", "<!-- verdicts:end -->"
+ICONS = {"reproduced": "✅", "not_reproduced": "❌", "inconclusive": "🔶", "not_run": "⬜"}
+
+
+def write_readme(scale: Scale, snapshot: bool = False) -> Path:
+    """Rewrites the table between the markers of README.md.
+
+    Args:
+        snapshot: first copy the verdicts of results/ to docs/verdicts/.
+
+    Raises:
+        RecordError: no markers, no snapshot, or a snapshot of other claims than paper.yaml has.
+    """
+    if snapshot:
+        take_snapshot(scale)
+    text = README.read_text(encoding="utf-8") if README.is_file() else ""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise RecordError(
+            f"{README}: expected one line `{BEGIN}` and after it one line `{END}`. Add them where "
+            "the table belongs."
+        )
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    write_text(README, f"{before}{BEGIN}\n{table(scale)}{END}{after}")
+    return README
+
+
+def take_snapshot(scale: Scale) -> None:
+    """Copies every file of verdicts of a scale to docs/verdicts/.
+
+    Raises:
+        RecordError: there are none.
+    """
+    names = [name for name in paper_names() if verdicts_file(name, scale).is_file()]
+    if not names:
+        raise RecordError(
+            f"{verdicts_file('PAPER', scale)}: got no verdicts of any paper at {scale} scale. "
+            "Run snakemake first."
+        )
+    for name in names:
+        write_json(_snapshot(name, scale), read_record(verdicts_file(name, scale), PaperVerdicts))
+
+
+def table(scale: Scale) -> str:
+    """The Markdown between the markers: one row a paper, then the claims of each."""
+    found = [(name, read_paper(name)) for name in paper_names()]
+    if not any(_snapshot(name, scale).is_file() for name, _ in found):
+        raise RecordError(
+            f"{SNAPSHOTS / scale}: no snapshot of verdicts. Make it: "
+            f"python -m shared.reporting readme --scale {scale} --snapshot"
+        )
+    head = [
+        f"Verdicts at {SCALE_NAMES[scale]}, computed by `snakemake` and copied here by "
+        f"`python -m shared.reporting readme --scale {scale} --snapshot`.",
+        "",
+        "| paper | does the main claim hold? | " + " | ".join(WORDS.values()) + " |",
+        "|---|---|" + "---:|" * len(WORDS),
+    ]
+    details = []
+    for name, paper in found:
+        link = f"[{_cell(paper.title)}](https://arxiv.org/abs/{paper.arxiv})"
+        if not _snapshot(name, scale).is_file():
+            head.append(f"| {link} | not run yet |" + " |" * len(WORDS))
+            continue
+        judged = _judged(name, paper, scale)
+        said = answer(paper, judged, scale)
+        tally = " | ".join(str(number) for number in counts(judged).values())
+        head.append(f"| {link} | **{said.headline}** {_cell(said.sentence)} | {tally} |")
+        details += _details(paper, judged, scale)
+    return "\n".join([*head, "", *details]) + "\n"
+
+
+def _details(paper: Paper, judged: tuple[Judged, ...], scale: Scale) -> list[str]:
+    rows = []
+    for item in judged:
+        verdict = item.verdict
+        word = f"{ICONS[verdict.verdict]} {WORDS[verdict.verdict]}"
+        here = evidence(verdict) or verdict.reason
+        rows.append(f"| {item.claim.id} | {_cell(item.claim.statement)} | {word} | {_cell(here)} |")
+    return [
+        f"<details><summary>{_cell(paper.title)}: the claims</summary>",
+        "",
+        _cell(stamp(paper, scale)),
+        "",
+        "| id | claim | verdict | here |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        "</details>",
+        "",
+    ]
+
+
+def _judged(name: str, paper: Paper, scale: Scale) -> tuple[Judged, ...]:
+    path = _snapshot(name, scale)
+    remedy = f"Make it anew: python -m shared.reporting readme --scale {scale} --snapshot"
+    return pair(paper, read_record(path, PaperVerdicts), path, remedy)
+
+
+def _snapshot(name: str, scale: Scale) -> Path:
+    return SNAPSHOTS / scale / f"{name}.json"
+
+
+def _cell(text: str) -> str:
+    """Text that neither ends a cell nor becomes HTML."""
+    words = " ".join(text.split())
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")

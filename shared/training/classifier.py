@@ -1,0 +1,94 @@
+"""Training and testing of an image classifier.
+
+Shapes: images_NCHW float32 (standardised), labels_N int64, logits_NC.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from shared.training.module import PaperModule
+
+
+class Classifier(PaperModule):
+    """Cross-entropy on `self.net`, error and loss on the test set, mixup on request.
+
+    A subclass sets `self.net` in `__init__` and implements `configure_optimizers`.
+    Rows: train_loss (nats, mean over the last `log_every_steps` steps), test_loss (nats) and
+    test_error_percent (percent) after each epoch and at the end.
+
+    Args:
+        mixup_alpha: parameter of the Beta distribution of the mixing weight; 0 turns mixup off.
+
+    Source: mixup is by Zhang, Cisse, Dauphin, Lopez-Paz (2018), arXiv 1710.09412.
+    """
+
+    net: nn.Module
+
+    def __init__(self, mixup_alpha: float = 0.0) -> None:
+        super().__init__()
+        if mixup_alpha < 0:
+            raise ValueError(f"mixup_alpha: got {mixup_alpha}, expected a number >= 0 (0 = off)")
+        self.mixup_alpha = mixup_alpha
+        self._outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> torch.Tensor:
+        images_NCHW, labels_N = batch
+        if self.mixup_alpha > 0:
+            loss = self._mixup_loss(images_NCHW, labels_N)
+        else:
+            loss = cross_entropy(self.net(images_NCHW), labels_N)
+        trainer = self.run.settings.trainer
+        assert trainer is not None
+        self.run.recorder.add_mean(
+            "train_loss",
+            loss,
+            "nats",
+            split="train",
+            step=self.global_step + 1,
+            every=trainer.log_every_steps,
+        )
+        return loss
+
+    def _mixup_loss(self, images_NCHW: torch.Tensor, labels_N: torch.Tensor) -> torch.Tensor:
+        """Loss on images weight * a + (1 - weight) * b, with b a permutation of the batch."""
+        weight = torch.distributions.Beta(self.mixup_alpha, self.mixup_alpha).sample().item()
+        other_N = torch.randperm(len(labels_N), device=labels_N.device)
+        logits_NC = self.net(torch.lerp(images_NCHW[other_N], images_NCHW, weight))
+        return weight * cross_entropy(logits_NC, labels_N) + (1 - weight) * cross_entropy(
+            logits_NC, labels_N[other_N]
+        )
+
+    def validation_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> None:
+        images_NCHW, labels_N = batch
+        self._outputs.append((self.net(images_NCHW).float(), labels_N))
+
+    def on_validation_epoch_end(self) -> None:
+        logits_NC, labels_N = self._collect()
+        # The last epoch is tested once more at the end of the run, under the same step.
+        if self.global_step < self.trainer.estimated_stepping_batches:
+            self._record_test(logits_NC, labels_N)
+
+    def test_step(self, batch: tuple[torch.Tensor, torch.Tensor], batch_index: int) -> None:
+        self.validation_step(batch, batch_index)
+
+    def on_test_epoch_end(self) -> None:
+        logits_NC, labels_N = self._collect()
+        self._record_test(logits_NC, labels_N)
+        if logits_NC.isfinite().all():
+            self.run.save_predictions(logits_NC.softmax(dim=1), labels_N)
+
+    def _collect(self) -> tuple[torch.Tensor, torch.Tensor]:
+        logits, labels = zip(*self._outputs, strict=True)
+        self._outputs.clear()
+        return torch.cat(logits), torch.cat(labels)
+
+    def _record_test(self, logits_NC: torch.Tensor, labels_N: torch.Tensor) -> None:
+        loss = cross_entropy(logits_NC, labels_N)
+        self.record("test_loss", loss, "nats", split="test")
+        if loss.isfinite():
+            wrong_N = logits_NC.argmax(dim=1) != labels_N
+            error = 100 * wrong_N.double().mean()
+            self.record("test_error_percent", error, "percent", split="test")

@@ -1,0 +1,124 @@
+"""Computed: the paper's module in Lightning's Trainer, with our loaders and callbacks."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from safetensors.torch import save_file
+
+from shared.data.loader import ArrayLoader
+from shared.records.base import RecordError
+from shared.records.experiment import DataSettings
+from shared.records.run import Outcome
+from shared.training.callbacks import Divergence, Progress, Resume
+from shared.training.console import Console
+from shared.training.inputs import WEIGHTS
+from shared.training.lightning import Trainer
+from shared.training.module import PaperModule
+from shared.training.run_context import Computed, Run
+
+for name in ("lightning.pytorch", "lightning.fabric"):
+    logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Computed:
+    """Trains and tests; continues from `checkpoint` if a killed process left one."""
+    settings = run.settings.trainer
+    assert settings is not None
+    data = run.settings.data
+    module.run = run
+    resume = Resume(checkpoint, settings.checkpoint_every_seconds, run.recorder)
+    divergence = Divergence(settings.log_every_steps)
+    progress = Progress(console, settings, data.batch_size if data else None)
+    if settings.channels_last:
+        module.to(memory_format=torch.channels_last)
+    trainer = Trainer(
+        accelerator="cuda" if run.device.type == "cuda" else "cpu",
+        devices=1,
+        max_epochs=-1 if settings.max_epochs is None else settings.max_epochs,
+        max_steps=-1 if settings.max_steps is None else settings.max_steps,
+        check_val_every_n_epoch=settings.eval_every_epochs,
+        precision=settings.precision,
+        gradient_clip_val=settings.gradient_clip_norm,
+        inference_mode=not module.test_needs_gradient,
+        callbacks=[divergence, progress, resume],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+    )
+    train_loader, test_loader = _loaders(run, module)
+    if checkpoint.exists():
+        console.line(f"continues from {checkpoint}")
+    if 0 not in (settings.max_epochs, settings.max_steps):
+        trainer.fit(
+            module,
+            train_loader,
+            test_loader if is_overridden("validation_step", module) else None,
+            ckpt_path=checkpoint if checkpoint.exists() else None,
+            weights_only=False,  # our own file: it also holds random streams and rows
+        )
+        if divergence.step is None:
+            resume.save(trainer)
+    step = trainer.global_step
+    if divergence.step is None and is_overridden("test_step", module):
+        trainer.test(module, test_loader, verbose=False)
+    if divergence.step is None:
+        run.recorder.close_means(step)
+    save_file(
+        {name: tensor.contiguous() for name, tensor in module.state_dict().items()},
+        run.directory / WEIGHTS,
+    )
+    return Computed(
+        outcome=_outcome(divergence, step),
+        wall_seconds=resume.wall_seconds,
+        first_step_at=progress.started_at,
+        resumed_at_steps=tuple(resume.resumed_at_steps),
+    )
+
+
+def _outcome(divergence: Divergence, step: int) -> Outcome:
+    if divergence.step is None:
+        return Outcome(status="finished", step=step)
+    return Outcome(status="diverged", step=divergence.step, detail="the loss is not finite")
+
+
+def _loaders(run: Run, module: PaperModule) -> tuple[ArrayLoader | None, ArrayLoader | None]:
+    """Loaders of the experiment's data set; none where the module brings its own."""
+    data = run.settings.data
+    if data is None:
+        return None, None
+    train = None if is_overridden("train_dataloader", module) else _loader(run, data, train=True)
+    test = None if is_overridden("test_dataloader", module) else _loader(run, data, train=False)
+    return train, test
+
+
+def _loader(run: Run, data: DataSettings, *, train: bool) -> ArrayLoader:
+    prepared = run.dataset()
+    split = "train" if train else "test"
+    size = data.train_size if train else data.test_size
+    available = len(prepared.array(f"{split}_labels"))
+    if size is not None and size > available:
+        raise RecordError(
+            f"{run.key}: data.{split}_size: got {size}, but {data.dataset} has {available} "
+            f"{split} examples. Lower it, or leave it out to take all."
+        )
+    trainer = run.settings.trainer
+    assert trainer is not None
+    return ArrayLoader(
+        prepared.array(f"{split}_images")[:size],
+        prepared.array(f"{split}_labels")[:size],
+        mean=prepared.manifest.mean,
+        std=prepared.manifest.std,
+        batch_size=data.batch_size if train else data.eval_batch_size,
+        shuffle=train,
+        seed=run.key.seed,
+        augment=data.augment if train else (),
+        channels_last=trainer.channels_last,
+        device=run.device,
+    )

@@ -1,0 +1,40 @@
+"""The LightningModule that papers subclass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.training.lightning import LightningModule
+
+if TYPE_CHECKING:
+    import torch
+
+    from shared.training.run_context import Run
+
+
+class PaperModule(LightningModule):
+    """A LightningModule that knows its run.
+
+    Built as `Cls(**settings)` after seeding; all hooks of Lightning work as documented there
+    (several optimisers with `automatic_optimization = False`, own `train_dataloader`, ...).
+
+    Attributes:
+        run: the run, set by the envelope before any hook is called.
+        test_needs_gradient: True for methods that adapt at test time.
+    """
+
+    run: Run
+    test_needs_gradient = False
+
+    def record(
+        self,
+        metric: str,
+        value: float | torch.Tensor,
+        unit: str,
+        *,
+        split: str = "train",
+        step: int | None = None,
+    ) -> None:
+        """Records one number; `step` is the number of optimiser steps if it is not given."""
+        step = self.global_step if step is None else step
+        self.run.recorder.add(metric, value, unit, split=split, step=step)

@@ -1,0 +1,1 @@
+"""Programs that measure speed; docs/performance.md holds what they printed."""

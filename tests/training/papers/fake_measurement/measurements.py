@@ -1,0 +1,12 @@
+"""Measurements without training."""
+
+import torch
+
+from shared.records.metrics import Row
+
+
+def identity(run, *, size: int, break_it: bool = False):
+    x = torch.randn(size, dtype=torch.float64)
+    yield Row("error", float((x + x - 2 * x).abs().max()), "1")
+    if break_it:
+        yield Row("broken", float("nan"), "1", step=3)

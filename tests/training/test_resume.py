@@ -1,0 +1,98 @@
+"""kill -9 in the middle of a training; the same command then ends with the same bits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from shared.records.base import read_record
+from shared.records.experiment import RunKey
+from shared.records.metrics import read_metrics
+from shared.records.run import Provenance
+from shared.training.callbacks import Resume
+from shared.training.run import main
+
+COMMAND = [
+    *(sys.executable, "-m", "shared.training.run", "fake_classifier", "train", "mixup"),
+    *("--seed", "3", "--set", "trainer.checkpoint_every_seconds=0.2"),
+    *("--set", "trainer.max_epochs=100"),
+]
+KEY = RunKey(scale="laptop", paper="fake_classifier", experiment="train", arm="mixup", seed=3)
+
+
+def run_in_process():
+    arguments = [KEY.paper, KEY.experiment, KEY.arm, "--seed", str(KEY.seed)]
+    assert main(arguments) == 0
+    files = ("weights.safetensors", "predictions.safetensors", "metrics.parquet")
+    return {file: (KEY.directory() / file).read_bytes() for file in files}
+
+
+@pytest.mark.parametrize(
+    "crashes", [(k,) for k in (1, 3, 5, 6, 7, 12, 23, 24)] + [(4, 5, 7, 13, 14), (6, 12)]
+)
+def test_a_crash_at_any_step_changes_no_bit(repository, monkeypatch, crashes):
+    undisturbed = run_in_process()
+    on_train_batch_end = Resume.on_train_batch_end
+
+    class CrashError(Exception):
+        pass
+
+    for step in crashes:
+
+        def crash(self, trainer, *arguments, at=step):
+            self._every_seconds = 0 if trainer.global_step >= at - 1 else 1000
+            on_train_batch_end(self, trainer, *arguments)
+            if trainer.global_step == at:
+                raise CrashError
+
+        monkeypatch.setattr(Resume, "on_train_batch_end", crash)
+        with pytest.raises(CrashError):
+            run_in_process()
+    monkeypatch.setattr(Resume, "on_train_batch_end", on_train_batch_end)
+    assert run_in_process() == undisturbed
+    provenance = read_record(KEY.directory() / "provenance.json", Provenance)
+    # At the end of an epoch nothing is saved: there the step before counts.
+    assert provenance.resumed_at_steps == tuple(k - (k % 6 == 0) for k in crashes)
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_killed_training_ends_with_the_same_bits(repository, kills):
+    directory = KEY.directory(repository / "results")
+    subprocess.run(COMMAND, cwd=repository, check=True, capture_output=True)
+    undisturbed = repository / "undisturbed"
+    shutil.move(directory, undisturbed)
+    for _ in range(kills):
+        kill_in_the_middle(repository)
+    assert not (directory / "metrics.parquet").exists()
+
+    subprocess.run(COMMAND, cwd=repository, check=True, capture_output=True)
+
+    provenance = read_record(directory / "provenance.json", Provenance)
+    assert len(provenance.resumed_at_steps) == kills
+    assert all(0 < step < 100 * 6 for step in provenance.resumed_at_steps)
+    for file in ("weights.safetensors", "predictions.safetensors"):
+        assert (directory / file).read_bytes() == (undisturbed / file).read_bytes()
+    assert read_metrics(directory / "metrics.parquet").equals(
+        read_metrics(undisturbed / "metrics.parquet")
+    )
+
+
+def kill_in_the_middle(repository):
+    process = subprocess.Popen(COMMAND, cwd=repository, stdout=subprocess.DEVNULL)
+    scratch = repository / "results/scratch"
+    known = {file: file.stat().st_mtime_ns for file in scratch.rglob("last.ckpt")}
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        new = [f for f in scratch.rglob("last.ckpt") if f.stat().st_mtime_ns != known.get(f)]
+        if new:
+            time.sleep(0.3)  # some steps further, in the middle of an epoch or of a checkpoint
+            break
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
