@@ -14,7 +14,7 @@ import torch
 from torch.library import Library
 
 NAMESPACE = "renorm"
-LIBRARY = Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+LIBRARY = Library(NAMESPACE, "DEF")
 
 
 def define(
@@ -30,10 +30,8 @@ def define(
     Returns the op's overload, ready to call.
     """
     qualified = f"{NAMESPACE}::{name}"
-    LIBRARY.define(  # type: ignore[no-untyped-call]
-        f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,)
-    )
-    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(qualified, fake, lib=LIBRARY)
     torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=LIBRARY)
     op = getattr(getattr(torch.ops, NAMESPACE), name).default

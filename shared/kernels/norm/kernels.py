@@ -5,7 +5,6 @@ Imported by fused.py only where a kernel runs: Triton is not on every platform.
 
 # Triton's arguments carry no Python types; its constants are written in capitals.
 # mypy: ignore-errors
-# ruff: noqa: N803
 
 import triton
 import triton.language as tl

@@ -2,7 +2,6 @@
 
 # Triton's arguments carry no Python types; its constants are written in capitals.
 # mypy: ignore-errors
-# ruff: noqa: N803
 
 import triton
 import triton.language as tl
