@@ -66,6 +66,8 @@ class SpectralNorm:
     """
 
     def __init__(self, net: nn.Module, iterations: int = 1, eps: float = 1e-12) -> None:
+        if iterations < 1:
+            raise ValueError(f"SpectralNorm: got {iterations} iterations, expected 1 or more")
         self.iterations = iterations
         self.eps = eps
         layers = [m for m in net.modules() if _has_matrix(m)]
@@ -91,16 +93,26 @@ class SpectralNorm:
                 matrix = as_matrix(weight, p.transposed)
                 key = (*matrix.shape, matrix.dtype, matrix.device)
                 by_shape.setdefault(key, []).append((matrix, p))
-        normalise = nn.functional.normalize
         for group in by_shape.values():
-            w = torch.stack([m for m, _ in group])
-            u = torch.stack([p.u for _, p in group]).unsqueeze(2)
-            for _ in range(self.iterations):
-                v = normalise(w.mT @ u, dim=1, eps=self.eps)
-                u = normalise(w @ v, dim=1, eps=self.eps)
-            for i, (_, p) in enumerate(group):
-                p.u.copy_(u[i, :, 0])
-                p.v.copy_(v[i, :, 0])
+            matrices, targets = zip(*group, strict=True)
+            u = torch.stack([p.u for p in targets])
+            # One batch is one launch on a GPU; on a CPU stacking would only copy the weights.
+            if matrices[0].is_cuda:
+                u, v = self._steps(torch.stack(matrices), u)
+            else:
+                pairs = [self._steps(m, row) for m, row in zip(matrices, u, strict=True)]
+                u, v = (torch.stack(t) for t in zip(*pairs, strict=True))
+            for i, p in enumerate(targets):
+                p.u.copy_(u[i])
+                p.v.copy_(v[i])
+
+    def _steps(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """u and v after the iterations, of one matrix or of a stack of them."""
+        normalise = nn.functional.normalize
+        for _ in range(self.iterations):
+            v = normalise((w.mT @ u.unsqueeze(-1)).squeeze(-1), dim=-1, eps=self.eps)
+            u = normalise((w @ v.unsqueeze(-1)).squeeze(-1), dim=-1, eps=self.eps)
+        return u, v
 
 
 def _has_matrix(module: nn.Module) -> bool:

@@ -159,3 +159,13 @@ def test_two_forwards_before_a_backward() -> None:
     x = torch.randn(2, 5)
     (net(x).sum() - net(-x).sum()).backward()
     assert net.parametrizations.weight.original.grad is not None
+
+
+def test_a_stack_of_layers_takes_the_steps_of_each() -> None:
+    """The batched form, which a GPU takes."""
+    norms = SpectralNorm(critic(), iterations=3)
+    w, u = torch.randn(4, 6, 9), torch.randn(4, 6)
+    stacked = norms._steps(w, u)
+    each = [norms._steps(*pair) for pair in zip(w, u, strict=True)]
+    for together, apart in zip(stacked, zip(*each, strict=True), strict=True):
+        assert torch.allclose(together, torch.stack(apart), atol=1e-5)
