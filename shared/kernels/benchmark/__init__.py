@@ -1,0 +1,1 @@
+"""Measures the operators beside their peers: `python -m shared.kernels.benchmark --help`."""

@@ -1,0 +1,68 @@
+"""Registration of operators as torch ops: schema, kernel, fake kernel, autograd and vmap.
+
+An operator `f` becomes three ops, `renorm::f`, `renorm::f_backward` and
+`renorm::f_double_backward`. The autograd formula of each is the next one; the last has none and
+says so, because a wrong third derivative would pass unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.library import Library
+
+NAMESPACE = "renorm"
+LIBRARY = Library(NAMESPACE, "DEF")
+
+
+def define(
+    name: str,
+    schema: str,
+    kernel: Callable[..., Any],
+    fake: Callable[..., Any],
+    backward: Callable[..., Any],
+    setup_context: Callable[..., Any] | None,
+) -> Any:
+    """Defines `renorm::name` with its kernel, fake kernel, autograd formula and vmap rule.
+
+    Returns the op's overload, ready to call.
+    """
+    qualified = f"{NAMESPACE}::{name}"
+    LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(qualified, fake, lib=LIBRARY)
+    torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=LIBRARY)
+    op = getattr(getattr(torch.ops, NAMESPACE), name).default
+    torch.library.register_vmap(qualified, _vmap_by_loop(op), lib=LIBRARY)
+    return op
+
+
+def no_third_order(name: str) -> Callable[..., Any]:
+    """The autograd formula of a double backward: an error that says what to do."""
+
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        raise RuntimeError(
+            f"renorm::{name}: got a third-order derivative, expected at most a second: this op "
+            "has none. Use the layer's formula in plain torch operations where one is needed"
+        )
+
+    return backward
+
+
+def _vmap_by_loop(op: Any) -> Callable[..., Any]:
+    """A batching rule that calls the op once for each element and stacks the results."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        def at(i: int) -> list[Any]:
+            pairs = zip(args, in_dims, strict=True)
+            return [a if d is None else a.select(d, i) for a, d in pairs]
+
+        results = [op(*at(i)) for i in range(info.batch_size)]
+        if isinstance(results[0], torch.Tensor):
+            return torch.stack(results), 0
+        stacked = tuple(torch.stack(parts) for parts in zip(*results, strict=True))
+        return stacked, (0,) * len(stacked)
+
+    return rule

@@ -1,0 +1,138 @@
+"""Norms whose weight and bias come from elsewhere: a class, a style image, a label map.
+
+Legend: N samples, C channels, K classes or label channels.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from shared.kernels import norm
+
+
+class Normaliser(Protocol):
+    """A norm layer that takes its weight and bias from outside."""
+
+    def normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """x normalised, times weight, plus bias."""
+
+
+def adain(content: Tensor, style: Tensor, eps: float = 1e-5, impl: str = "auto") -> Tensor:
+    """Adaptive instance norm: the content with the style's mean and deviation in each channel.
+
+    y = std(style) (content - mean(content)) / sqrt(var(content) + eps) + mean(style), where
+    std(style) = sqrt(var(style) + eps), variances biased, over positions.
+
+    Args:
+        content: (N, C, ...).
+        style: (N, C, ...), whose positions may differ in number.
+        eps: Added to both variances.
+        impl: `auto`, `reference`, `native` or `triton`.
+
+    Raises: ValueError where N or C differ.
+    Source: Huang, Belongie (2017), arXiv 1703.06868, equation 8.
+
+    Example:
+        >>> x = torch.randn(2, 3, 4, 4)
+        >>> bool(torch.allclose(adain(x, x), x, atol=1e-5))
+        True
+    """
+    if content.shape[:2] != style.shape[:2] or content.dim() < 3 or style.dim() < 3:
+        raise ValueError(
+            f"adain: got content {tuple(content.shape)} and style {tuple(style.shape)}, expected "
+            "(N, C, ...) of equal N and C: match batch and channels"
+        )
+    view = (*content.shape[:2], *[1] * (content.dim() - 2))
+    flat = style.flatten(2).to(torch.promote_types(style.dtype, torch.float32))
+    mean = flat.mean(2, keepdim=True)
+    std = ((flat - mean).square().mean(2) + eps).sqrt()
+    return norm(
+        content, std.view(view), mean.view(view), groups=content.shape[1], eps=eps, impl=impl
+    )
+
+
+class ConditionalNorm(nn.Module):
+    """A norm with one weight and one bias for each class (conditional batch norm).
+
+    y = norm(x) * weight[class] + bias[class].
+
+    Args:
+        base: A norm of this package without affine parameters.
+        num_classes: K.
+        num_features: Channels C.
+
+    Shape: x (N, C, ...), label (N,) whole numbers.
+    Raises: ValueError where the label's shape does not fit.
+    Source: Dumoulin, Shlens, Kudlur (2017), arXiv 1610.07629; de Vries et al. (2017),
+        arXiv 1707.00683.
+    """
+
+    def __init__(self, base: nn.Module, num_classes: int, num_features: int) -> None:
+        super().__init__()
+        self.base = _without_affine(base)
+        self.weight = nn.Parameter(torch.ones(num_classes, num_features))
+        self.bias = nn.Parameter(torch.zeros(num_classes, num_features))
+
+    def forward(self, x: Tensor, label: Tensor) -> Tensor:
+        if label.shape != x.shape[:1]:
+            raise ValueError(
+                f"ConditionalNorm: got labels of shape {tuple(label.shape)} for x of "
+                f"{tuple(x.shape)}, expected ({x.shape[0]},): one class for each sample"
+            )
+        view = (*x.shape[:2], *[1] * (x.dim() - 2))
+        return _normalise(self.base, x, self.weight[label].view(view), self.bias[label].view(view))
+
+
+class SPADE(nn.Module):
+    """Spatially adaptive denormalisation: weight and bias of every position from a label map.
+
+    y = norm(x) * (1 + gamma(m)) + beta(m); gamma and beta are 3x3 convolutions of a shared
+    3x3 convolution with ReLU, of the label map m resized to x by nearest neighbour.
+
+    Args:
+        base: A norm of this package without affine parameters.
+        num_features: Channels C.
+        num_labels: Channels of the label map, K.
+        hidden: Channels of the shared convolution.
+        kernel_size: Of the three convolutions; odd.
+
+    Shape: x (N, C, H, W), label_map (N, K, H', W').
+    Source: Park, Liu, Wang, Zhu (2019), arXiv 1903.07291, section 3.
+    """
+
+    def __init__(
+        self,
+        base: nn.Module,
+        num_features: int,
+        num_labels: int,
+        hidden: int = 128,
+        kernel_size: int = 3,
+    ) -> None:
+        super().__init__()
+        self.base = _without_affine(base)
+        pad = kernel_size // 2
+        self.shared = nn.Conv2d(num_labels, hidden, kernel_size, padding=pad)
+        self.gamma = nn.Conv2d(hidden, num_features, kernel_size, padding=pad)
+        self.beta = nn.Conv2d(hidden, num_features, kernel_size, padding=pad)
+
+    def forward(self, x: Tensor, label_map: Tensor) -> Tensor:
+        resized = nn.functional.interpolate(label_map, size=x.shape[2:], mode="nearest")
+        features = self.shared(resized).relu()
+        return _normalise(self.base, x, 1 + self.gamma(features), self.beta(features))
+
+
+def _without_affine(base: nn.Module) -> nn.Module:
+    if not hasattr(base, "normalise") or getattr(base, "weight", None) is not None:
+        raise ValueError(
+            f"got base {base!r}, expected a batch, group or instance norm of this package without "
+            "a weight of its own: build it with affine=False"
+        )
+    return base
+
+
+def _normalise(base: nn.Module, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    normaliser: Normaliser = base  # type: ignore[assignment]  # checked by _without_affine
+    return normaliser.normalise(x, weight, bias)

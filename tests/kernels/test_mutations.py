@@ -1,0 +1,141 @@
+"""Breaks every backward by a sign or a missing term and sees the contract suite fail.
+
+A suite that passes a broken kernel proves nothing: each line below is one such break.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import shared.kernels
+from shared.kernels import OPERATORS
+from shared.kernels.registry import Implementation, Operator
+from tests.kernels.contract import CASES
+from tests.kernels.test_contract import check
+
+KERNELS = Path(shared.kernels.__file__).parent
+
+
+class Mutation(NamedTuple):
+    """A file of an implementation, what is replaced in it and by what."""
+
+    file: str
+    implementation: str
+    old: str
+    new: str
+
+
+NORM_REFERENCE = "norm/reference.py", "reference"
+NORM_NATIVE = "norm/native.py", "native"
+NORM_TRITON = "norm/kernels.py", "triton"
+POINTWISE = "pointwise/formula.py", "reference"
+POINTWISE_TRITON = "pointwise/kernels.py", "triton"
+MUTATIONS = [
+    Mutation(*NORM_REFERENCE, "return t - along - (", "return t + along - ("),
+    Mutation(*NORM_REFERENCE, "spread(group_mean(t, groups), t, groups) if centre else 0", "0"),
+    Mutation(*NORM_REFERENCE, "sum_to(g * xhat, weight.shape)", "sum_to(g, weight.shape)"),
+    Mutation(*NORM_REFERENCE, "- r * xhat * m(u * a)", ""),
+    Mutation(*NORM_REFERENCE, "h = p * g - r *", "h = p * g + r *"),
+    Mutation(*NORM_REFERENCE, "v * m(a * xhat) + a", "a"),
+    Mutation(*NORM_REFERENCE, "return w * u + p * xhat + q", "return w * u + q"),
+    Mutation(*NORM_REFERENCE, "return w * u + p * xhat + q", "return w * u + p * xhat"),
+    Mutation(*NORM_REFERENCE, "sum_to(g * u, weight.shape)", "sum_to(-g * u, weight.shape)"),
+    Mutation(*NORM_NATIVE, "dx.add_(spread(total", "dx.sub_(spread(total"),
+    Mutation(*NORM_NATIVE, "r = -spread(safe", "r = spread(safe"),
+    Mutation(*NORM_NATIVE, ".add_(torch.mul(xhat, scaled[1], out=work))", ""),
+    Mutation(*NORM_NATIVE, "gx.add_(torch.mul(u, scaled[0], out=work))", "gx"),
+    Mutation(*NORM_NATIVE, "h.add_(a.mul_(t))", "h"),
+    Mutation(*NORM_NATIVE, "gg.add_(torch.mul(xhat, p, out=work))", "pass"),
+    Mutation(*NORM_NATIVE, "gg.add_(q)", "gg.sub_(q)"),
+    Mutation(*NORM_NATIVE, "gw.add_(sum_to(", "gw.sub_(sum_to("),
+    Mutation(*NORM_NATIVE, "sum_to(wide * safe.xhat(), ", "sum_to(wide, "),
+    Mutation(*NORM_NATIVE, "MAX_RATIO = 16.0", "MAX_RATIO = 1e30"),
+    Mutation(*NORM_TRITON, "out = r * (a - mean_a - xhat * along)", "out = r * (a - mean_a)"),
+    Mutation(*NORM_TRITON, "out = r * (a - mean_a - xhat", "out = r * (a + mean_a - xhat"),
+    Mutation(*NORM_TRITON, "total_w += tl.sum(g * xhat, 1)", "total_w -= tl.sum(g * xhat, 1)"),
+    Mutation(*NORM_TRITON, "total_b += tl.sum(g, 1)", "total_b += tl.sum(a, 1)"),
+    Mutation(*NORM_TRITON, "h = -r * (v_pq * s + a * t)", "h = r * (v_pq * s + a * t)"),
+    Mutation(*NORM_TRITON, "(mean_h_xhat + mean_ua)", "mean_h_xhat"),
+    Mutation(*NORM_TRITON, "- 2.0 * r * s * t", "- r * s * t"),
+    Mutation(*NORM_TRITON, "h += p_pq * g", "h -= p_pq * g"),
+    Mutation(*NORM_TRITON, "out += p_pq * xhat", "out += p_pq"),
+    Mutation(*NORM_TRITON, "out += _load(q_", "out -= _load(q_"),
+    Mutation(*NORM_TRITON, "total += tl.sum(g * u, 1)", "total += tl.sum(g, 1)"),
+    Mutation(*NORM_TRITON, "tl.store(each + at, g * u, mask=mask)", "pass"),
+    Mutation(*NORM_TRITON, "off, mean_a = tl.sum(sum_xhat) / size,", "off, mean_a = 0.0,"),
+    Mutation(*POINTWISE, "return f, first, -2 * f * first", "return f, first, 2 * f * first"),
+    Mutation(*POINTWISE, "return torch.erf(z), first, -2", "return torch.erf(z), first, -1"),
+    Mutation(*POINTWISE, "w * second + p * g * first", "w * second"),
+    Mutation(*POINTWISE, "i.slope * dz + v_slope * a,", "i.slope * dz,"),
+    Mutation(*POINTWISE, "(dz * i.x + vx * a).sum()", "(dz * i.x).sum()"),
+    Mutation(*POINTWISE, "else sum_to(g * f, ", "else sum_to(-g * f, "),
+    Mutation(*POINTWISE, "+ p * f + q,", "+ q,"),
+    Mutation(*POINTWISE_TRITON, "first = 1.0 - f * f", "first = 1.0 + f * f"),
+    Mutation(*POINTWISE_TRITON, "tl.store(gf + at, g * f, ", "tl.store(gf + at, g, "),
+    Mutation(*POINTWISE_TRITON, "inside *= _load(weight", "inside += 0 * _load(weight"),
+]
+
+
+def load(source: str, folder: Path, name: str) -> ModuleType:
+    """A module from its text; Triton reads its functions' text from a file."""
+    path = folder / f"{name}.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def suite_fails(implementation: str, operator: str) -> bool:
+    """Whether the float64 contract fails on any case, or the one of a common offset does."""
+    cases = [c for c in CASES if (c.op.__qualname__.startswith("_norm")) == (operator == "norm")]
+    # The widest are slow under the interpreter, and add no kind of case.
+    for case in [c for c in cases if c.shapes[0][-1] < 100]:
+        inputs = case.inputs(torch.float64, "cpu")
+        trials = [inputs]
+        if operator == "norm":
+            trials.append([(inputs[0] + 1e6).float(), *(t.float() for t in inputs[1:])])
+        for trial in trials:
+            try:
+                check(case, implementation, trial)
+            except AssertionError:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "mutation", MUTATIONS, ids=lambda m: f"{m.file}:{m.implementation}:{m.old[:30]}->{m.new[:20]}"
+)
+def test_a_broken_backward_is_seen(
+    mutation: Mutation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (KERNELS / mutation.file).read_text()
+    assert mutation.old in source, "the mutation no longer applies: follow the kernel's text"
+    module = load(source.replace(mutation.old, mutation.new), tmp_path, "mutated")
+    operator = mutation.file.partition("/")[0]
+    if mutation.file.endswith("kernels.py"):
+        package = importlib.import_module(f"shared.kernels.{operator}")
+        monkeypatch.setattr(package, "kernels", module, raising=False)
+    else:
+        functions = [module.forward, module.backward, module.double_backward]
+        if operator == "pointwise":  # there the reference is the formula in float64
+            functions = [lambda *a, f=f: f(*a[:-1], torch.float64) for f in functions]
+        old = OPERATORS[operator]
+        changed = dict(old.implementations) | {mutation.implementation: Implementation(*functions)}
+        new = Operator(old.name, old.equation, old.source, changed)
+        monkeypatch.setitem(OPERATORS, operator, new)
+    assert suite_fails(mutation.implementation, operator)
+
+
+@pytest.mark.parametrize("operator", ["norm", "pointwise"])
+@pytest.mark.parametrize("implementation", ["reference", "native", "triton"])
+def test_the_unbroken_ones_pass(implementation: str, operator: str) -> None:
+    assert not suite_fails(implementation, operator)
