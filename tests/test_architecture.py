@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from shared.reporting.readme import table
+
 LIGHT = {
     "records": "shared.records.paper",
     "plan": "shared.plan.targets",
@@ -58,3 +60,20 @@ def test_a_paper_is_complete():
     for file in Path("papers").glob("*/paper.yaml"):
         present = {path.name for path in file.parent.iterdir()}
         assert {"README.md", "__init__.py", "figures.py"} <= present, file.parent
+
+
+def test_the_table_in_the_readme_is_the_one_that_was_computed():
+    assert table("laptop") in Path("README.md").read_text(encoding="utf-8"), (
+        "run `python -m shared.reporting readme --scale laptop --snapshot`"
+    )
+
+
+def test_links_between_documents_lead_somewhere():
+    files = [*Path().glob("*.md"), *Path("docs").rglob("*.md"), *Path("papers").rglob("*.md")]
+    links = [
+        (file, target)
+        for file in files
+        for target in re.findall(r"\]\(([^)#]+)\)", file.read_text(encoding="utf-8"))
+        if "://" not in target
+    ]
+    assert [(str(f), t) for f, t in links if not (f.parent / t).exists()] == []

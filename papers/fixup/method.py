@@ -110,7 +110,7 @@ def initialise(
     Deviates from the public code, which counts outgoing instead of incoming connections for the
     convolutions of a branch and leaves the first convolution at torch's default.
 
-    Source: He et al. (2015), arXiv 1502.01852, eq. 10 and 14; Glorot, Bengio (2010), eq. 12.
+    Source: He et al. (2015), arXiv 1502.01852, eq. 10; Glorot, Bengio (2010), eq. 12.
     """
     for layer in net.modules():
         if isinstance(layer, WeightLayer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -133,6 +134,10 @@ def test_missing_files_and_papers(tmp_path):
         ({"kind": "exact"}, "bound.at_most only"),
         ({"kind": "exact", "bound": {"at_most": 0}}, "above 0"),
         ({"kind": "exact", "bound": {"at_most": -1}}, "above 0"),
+        # Every error is `not >= nan`, so an exact claim with it would always be reproduced.
+        ({"kind": "exact", "bound": {"at_most": math.nan}}, "finite number"),
+        ({"bound": {"at_least": -math.inf}}, "finite number"),
+        ({"kind": "trend", "x": [1, math.nan]}, "finite number"),
         ({"kind": "ratio", "bound": {"at_most": 0}}, "above 0"),
         ({"bound": {"at_least": 2, "at_most": 1}}, "at_least < at_most"),
         ({"bound": {}}, "expected `at_least`"),
