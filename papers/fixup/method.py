@@ -12,7 +12,7 @@ Source: Zhang, Dauphin, Ma (2019), arXiv 1901.09321, section 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -112,6 +112,8 @@ def initialise(
 
     Source: He et al. (2015), arXiv 1502.01852, eq. 10; Glorot, Bengio (2010), eq. 12.
     """
+    if method not in get_args(Method):
+        raise ValueError(f"method: got {method!r}, expected one of {', '.join(get_args(Method))}")
     for layer in net.modules():
         if isinstance(layer, WeightLayer):
             if method == "xavier":

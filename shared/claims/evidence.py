@@ -27,10 +27,13 @@ class Evidence:
     counts: tuple[ArmCount, ...]
 
     def number(self, run: tuple[str, int]) -> float | None:
-        """The judged number of a run: its metric at `claim.at`, or its largest if exact."""
+        """The judged number of a run: its metric at `claim.at`, or its largest size if exact."""
         series = self.series[run]
-        at = "max" if self.claim.kind == "exact" else self.claim.at
-        return None if series is None else getattr(series, at)
+        if series is None:
+            return None
+        if self.claim.kind == "exact":
+            return max(abs(series.min), abs(series.max))
+        return float(getattr(series, self.claim.at))
 
     def numbers(self) -> Array:
         """The judged numbers, shape (arms, seeds); every run must have one."""

@@ -97,7 +97,7 @@ def _judge_claim(
     if overridden := sum((claim.experiment, *run) in runs.overridden for run in evidence.series):
         return ClaimVerdict(verdict="not_run", reason=reasons.overridden(overridden), **known)
 
-    reason = why_inconclusive(evidence)
+    reason = why_inconclusive(evidence) or looks.why_too_few(before, len(seeds))
     number = looks.look_number(before, len(seeds))
     spends = not reason and claim.kind != "exact"
     look = Look(
@@ -109,7 +109,7 @@ def _judge_claim(
     )
     incomplete = any(count.missing for count in evidence.counts)
     known["looks"] = before if look in before or incomplete else (*before, look)
-    known["warnings"] = looks.warnings(known["looks"], len(seeds), look.claim_sha256)
+    known["warnings"] = looks.warnings(known["looks"], look.claim_sha256)
     if reason:
         return ClaimVerdict(verdict="inconclusive", reason=reason, **known)
     next_alpha = looks.alpha_of_look(claim.alpha, looks.next_look_number(known["looks"]))

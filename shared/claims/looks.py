@@ -69,11 +69,10 @@ def metrics_sha256(judged: object) -> str:
     return _sha256(judged)
 
 
-def warnings(looks: Sequence[Look], seeds: int, claim_digest: str) -> tuple[str, ...]:
+def warnings(looks: Sequence[Look], claim_digest: str) -> tuple[str, ...]:
     """What a reader must know of the looks at one claim, today's included.
 
     Args:
-        seeds: seeds per arm that are judged today.
         claim_digest: `claim_sha256` of today's claim.
     """
     found = []
@@ -87,10 +86,21 @@ def warnings(looks: Sequence[Look], seeds: int, claim_digest: str) -> tuple[str,
                 f"the look with {number} seeds was repeated with other numbers: its runs were "
                 f"computed {len(versions)} times, and no alpha was spent for the repetition"
             )
-    most = max((look.seeds for look in looks), default=0)
-    if most > seeds:
-        found.append(f"only {seeds} seeds are judged, though {most} were looked at before")
     return tuple(found)
+
+
+def why_too_few(ledger: Iterable[Look], seeds: int) -> str:
+    """Why this many seeds cannot be judged after the looks at one claim; "" if they can.
+
+    With a free choice among the numbers of seeds that were looked at, the best one would be chosen.
+    """
+    most = max((look.seeds for look in ledger if look.alpha > 0), default=0)
+    if most <= seeds:
+        return ""
+    return (
+        f"{most} seeds were looked at before and only {seeds} are judged now; judge them all: run "
+        f"`snakemake --config seeds={most}`"
+    )
 
 
 def read_ledger(path: Path) -> tuple[Look, ...]:

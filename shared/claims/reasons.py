@@ -38,7 +38,7 @@ def overridden(runs: int) -> str:
     """Why runs with other settings than planned get no verdict."""
     return (
         f"{runs} of its runs used settings other than those of paper.yaml, for which the bound was "
-        "fixed: run snakemake without overrides"
+        "fixed: run snakemake without overrides, and delete the folders of runs made by hand"
     )
 
 

@@ -20,12 +20,15 @@ import yaml
 
 from shared.plan.closure import CodeIndex
 from shared.plan.config import read_config
+from shared.plan.lost import LostFiles
 from shared.records.base import RecordError
 from shared.records.catalog import paper_names
 from shared.records.dataset import Dataset, read_registry
 from shared.records.experiment import RunKey, RunSettings, Scale, resolve
 from shared.records.paper import Paper, read_paper
-from shared.records.results import planned_runs, verdicts_file
+from shared.records.results import metrics_file, planned_runs, verdicts_file
+
+RUN_OUTPUTS = ("metrics.parquet", "settings.json", "provenance.json")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,6 +63,7 @@ class Plan:
         self.scale: Scale = self.config.scale
         self.seeds_argument = f"--seeds {self.config.seeds}" if self.config.seeds else ""
         self._code = CodeIndex()
+        self._lost = LostFiles()
         self._papers: dict[str, Paper] = {}
         self._registry: dict[str, Dataset] = {}
         self._settings: dict[RunKey, RunSettings] = {}
@@ -133,13 +137,23 @@ class Plan:
 
     @exits_on_error
     def collect_params(self, wildcards: Any) -> dict[str, Any]:
-        return {"seeds": self.seeds_argument, "code": self._package_code("shared.claims")}
+        table = metrics_file(wildcards.paper, wildcards.scale)
+        runs = self._run_folders(wildcards.paper, wildcards.scale)
+        return {
+            "seeds": self.seeds_argument,
+            "code": self._package_code("shared.claims"),
+            "lost": self._lost.count(
+                table, (Path(run) / file for run in runs for file in RUN_OUTPUTS)
+            ),
+        }
 
     @exits_on_error
     def judge_params(self, wildcards: Any) -> dict[str, Any]:
         claims = self._paper(wildcards.paper).claims
+        verdicts = verdicts_file(wildcards.paper, wildcards.scale)
         return {
             "seeds": self.seeds_argument,
+            "lost": self._lost.count(verdicts, [metrics_file(wildcards.paper, wildcards.scale)]),
             "claims": _sha256(*(claim.model_dump_json().encode() for claim in claims)),
             "code": self._package_code("shared.claims"),
         }
@@ -153,6 +167,14 @@ class Plan:
             "paper": _sha256(self._paper(wildcards.paper).model_dump_json().encode()),
             "figures": self._code.digest(f"papers.{wildcards.paper}.figures"),
             "code": self._package_code("shared.reporting"),
+            "lost": self._lost.count(
+                Path("reports") / f"{wildcards.paper}.html",
+                [
+                    metrics_file(wildcards.paper, self.scale),
+                    verdicts_file(wildcards.paper, self.scale),
+                    Path("reports/notebooks") / f"{wildcards.paper}.ipynb",
+                ],
+            ),
         }
 
     def index_inputs(self, wildcards: Any = None) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,14 +30,16 @@ RecordT = TypeVar("RecordT", bound=Record)
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; duplicate keys and broken syntax raise `RecordError`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file. Create it, or correct the name.") from None
-    try:
-        return parse_yaml(text)
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}:1: not UTF-8 text ({error.reason}). Save it as UTF-8.") from None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RecordError(f"{path}:{line}: {error.problem or error}") from None
+    except yaml.YAMLError as error:
+        raise RecordError(f"{path}:1: {error}") from None
 
 
 def parse_yaml(text: str) -> Any:
@@ -104,6 +107,10 @@ class _Loader(yaml.CSafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"got {key!r} as a key, expected a name", key_node.start_mark
+                )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} stands twice; remove one", key_node.start_mark

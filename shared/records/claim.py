@@ -91,7 +91,7 @@ class Claim(Record):
     bound_reason: str = Field(
         "", description="why this bound: the paper, and pilots on seeds >= 1000"
     )
-    alpha: float = Field(0.05, gt=0, lt=0.5)
+    alpha: float = Field(0.05, gt=0, le=0.1)
     scales: tuple[Scale, ...] = ("laptop", "full")
     not_run: str = Field("", description="why the claim is not judged; replaces the test")
     would_change: str = Field("", description="what would change the verdict, if it fails here")

@@ -7,6 +7,7 @@ decides what to rerun) and the run itself (which computes) cannot disagree.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,7 +94,7 @@ class Experiment(Record):
     grid: dict[str, tuple[str | int | float, ...]] = Field(
         {}, description="setting -> values; every combination is an arm named by its values"
     )
-    seeds: int = Field(3, ge=1)
+    seeds: int = Field(3, ge=1, le=1000)
     scales: dict[Scale, ScaleSettings | None]
     needs: dict[Name, RunRef] = {}
     threads: int = Field(1, ge=1)
@@ -116,6 +117,12 @@ class Experiment(Record):
             raise ValueError(
                 f"the grid gives the arm {wrong[0]!r}; an arm is a folder, so the values of a grid "
                 "are written in small letters, digits and _ . -"
+            )
+        num_arms = math.prod(len(values) for values in self.grid.values())
+        if self.grid and len(self.all_arms()) != num_arms:
+            raise ValueError(
+                f"the grid has {num_arms} combinations of values, but some share a name; the arms "
+                f"are {', '.join(self.all_arms())}"
             )
         unknown = {
             arm
@@ -164,7 +171,7 @@ class RunKey(Record):
     paper: Name
     experiment: Name
     arm: Name
-    seed: int = Field(ge=0)
+    seed: int = Field(ge=0, lt=2**32)
 
     def __str__(self) -> str:
         return f"{self.paper}/{self.experiment}/{self.arm}/seed-{self.seed}"

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from pydantic import ValidationError
 
 from shared.data.lock import alone
@@ -193,7 +194,10 @@ def _override(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected SECTION.NAME=VALUE")
-    return name, parse_yaml(value)
+    try:
+        return name, parse_yaml(value)
+    except yaml.YAMLError:
+        raise argparse.ArgumentTypeError(f"got {value!r}, expected a YAML value") from None
 
 
 if __name__ == "__main__":

@@ -314,3 +314,8 @@ def test_claims_of_a_paper_keep_their_order_and_do_not_touch_each_other():
     assert [look.claim for look in looks] == [c.id for c in claims]
     for claim, verdict in zip(claims, verdicts.claims, strict=True):
         assert verdict == verdict_of(claim, make_table(numbers))
+
+
+def test_an_error_below_zero_is_an_error_too():
+    numbers = {arm: [-1e6] * 8 for arm in make_claim("exact").arms}
+    assert verdict_of(make_claim("exact"), make_table(numbers)).verdict == "not_reproduced"

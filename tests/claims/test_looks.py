@@ -50,12 +50,15 @@ def test_the_same_look_again_costs_nothing():
     assert again == first
 
 
-def test_fewer_seeds_than_before_are_a_look_too_and_the_reader_is_told():
+def test_fewer_seeds_than_were_looked_at_give_no_verdict():
     numbers = good("gap")
     _, ledger = look_at(make_claim("gap"), numbers, 8)
     verdict, ledger = look_at(make_claim("gap"), cut(numbers, 5), 5, ledger)
-    assert ledger[-1].alpha == pytest.approx(0.005)
-    assert verdict.warnings == ("only 5 seeds are judged, though 8 were looked at before",)
+    assert ledger[-1].alpha == 0
+    assert verdict.verdict == "inconclusive"
+    assert "8 seeds were looked at before and only 5 are judged now" in verdict.reason
+    verdict, _ = look_at(make_claim("gap"), numbers, 8, ledger)
+    assert verdict.verdict == "reproduced"
 
 
 def test_computed_again_with_other_numbers_is_told():

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from shared.records.base import RecordError, read_record, write_text
-from shared.records.catalog import paper_file
+from shared.records.catalog import paper_file, paper_names
 from shared.records.claim import Bound, Claim
 from shared.records.experiment import Experiment, RunKey, resolve
 from shared.records.metrics import SCHEMA, Row, read_metrics, table, write_metrics
@@ -77,6 +77,7 @@ def test_seeds_can_only_be_added():
         ({"entry": "module"}, "entry"),
         ({"grid": {"norm": ["BN"]}}, "the grid gives the arm 'BN'"),
         ({"scales": {"tiny": {}}}, "scales.tiny"),
+        ({"grid": {"m": ["a", "a-b"], "n": ["b-c", "c"]}}, "share a name"),
         ({"seeds": 0}, "seeds"),
         ({"speed": 1}, "speed"),
         ({"scales": {"laptop": {"arms": ["gn-10"]}}}, "unknown arms"),
@@ -103,6 +104,8 @@ def test_the_line_is_that_of_the_fault(tmp_path):
         ("at_least: 1\nat_least: 2\n", r":2: .*stands twice"),
         ("at_least: [1\n", r":\d: "),
         ("", r":1: \(top level\)"),
+        ("[1, 2]: 3\n", r":1: got .* as a key"),
+        ("a: \0\n", r"x\.yaml:1: "),
         ("- 1\n", r":1: \(top level\)"),
     ],
 )
@@ -111,6 +114,21 @@ def test_broken_yaml(tmp_path, text, said):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(RecordError, match=said):
         read_record(path, Bound)
+
+
+def test_text_in_another_encoding(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_bytes("at_least: 1 # é".encode("latin-1"))
+    with pytest.raises(RecordError, match="not UTF-8"):
+        read_record(path, Bound)
+
+
+@pytest.mark.parametrize("name", ["My_Paper", "my-paper", "2nd", "index"])
+def test_a_folder_that_cannot_be_a_paper_is_named(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "paper.yaml").touch()
+    with pytest.raises(RecordError, match=f"got a paper named '{name}'"):
+        paper_names(tmp_path)
 
 
 def test_missing_files_and_papers(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,26 @@ def test_scales_do_not_touch_each_other(project):
         "run alpha/toy/right/seed-0",
         *steps("alpha"),
     }
+
+
+@pytest.mark.parametrize(
+    ("gone", "expected"),
+    [
+        (
+            "results/laptop/runs/alpha/toy/left/seed-1",
+            {"run alpha/toy/left/seed-1"} | steps("alpha") | INDEX,
+        ),
+        (
+            "results/laptop/runs/alpha/toy/left/seed-1/settings.json",
+            {"run alpha/toy/left/seed-1"} | steps("alpha") | INDEX,
+        ),
+        ("results/laptop/verdicts/alpha.json", steps("alpha", names=REPORT) | INDEX),
+    ],
+)
+def test_a_lost_file_is_made_again_although_the_page_is_there(project, gone, expected):
+    path = project / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert planned(project) == expected
+    assert snakemake(project).returncode == 0
+    assert path.exists()
+    assert planned(project) == set()

@@ -1,6 +1,7 @@
 rule collect:
     input:
         PLAN.run_files("metrics.parquet"),
+        PLAN.run_files("settings.json"),
     output:
         "results/{scale}/metrics/{paper}.parquet",
     log:
