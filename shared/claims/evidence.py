@@ -91,7 +91,7 @@ def why_not_run(claim: Claim, experiment: Experiment | None, scale: Scale) -> st
     if scale not in claim.scales:
         return (
             f"the claim is not judged at {scale} scale, only at {_names(claim.scales)}: "
-            f"run `snakemake --config scale=...` with one of these"
+            f"run `snakemake --config scale={claim.scales[0]}`"
         )
     if scale not in experiment.scales:
         return (

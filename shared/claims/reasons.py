@@ -20,9 +20,11 @@ WHERE = {
 
 def unit(claim: Claim) -> str:
     """The unit of the estimate; that of the claim is the metric's."""
-    if claim.kind == "trend":
-        return f"{claim.unit} per unit of x"
-    return {"ratio": "times", "rate": "share of runs"}.get(claim.kind, claim.unit)
+    if claim.kind in ("ratio", "rate"):
+        return {"ratio": "times", "rate": "share of runs"}[claim.kind]
+    difference = claim.kind in ("gap", "ordering", "trend")
+    name = "percentage points" if difference and claim.unit == "percent" else claim.unit
+    return f"{name} per unit of x" if claim.kind == "trend" else name
 
 
 def effect_size_name(claim: Claim) -> str:

@@ -17,6 +17,8 @@ def number(value: float | None, half_width: float | None = None) -> str:
     Example:
         >>> number(12.3456, 0.21), number(-0.000012), number(1234567.0, 1000.0)
         ('12.35', '−1.20×10⁻⁵', '1.2346×10⁶')
+        >>> number(1.357e9, 1.2e14)
+        '1.4×10⁹'
     """
     if value is None or math.isnan(value):
         return NO_NUMBER
@@ -26,6 +28,10 @@ def number(value: float | None, half_width: float | None = None) -> str:
         return "0"
     size = _exponent(max(abs(value), half_width or 0.0))
     resolution = _exponent(half_width) - 1 if half_width else size - 2
+    if value and size >= 5 and resolution > _exponent(value):
+        # The interval is far wider than the number, as that of a ratio can be: not 0.0×10¹⁴.
+        size = _exponent(value)
+        resolution = size - 1
     if -4 <= size < 5:
         text = f"{value:.{max(0, -resolution)}f}"
         power = ""

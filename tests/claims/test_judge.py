@@ -51,10 +51,10 @@ def test_gap_is_the_paired_t_test():
     assert verdict.confidence == pytest.approx(0.92)
     assert verdict.effect_size == pytest.approx(2.4 / stats.tstd(verdict.per_seed))
     assert verdict.effect_size_name == "d_z (paired): mean / sd of the gap over seeds"
-    assert verdict.unit == "percent"
+    assert verdict.unit == "percentage points"
     assert verdict.reason == (
-        "over 5 seeds the mean gap of error, a minus b, is 2.4 percent; the 92 % interval 1.269 to "
-        "3.531 lies inside the accepted region ≥ 1"
+        "over 5 seeds the mean gap of error, a minus b, is 2.4 percentage points; the 92 % "
+        "interval 1.269 to 3.531 lies inside the accepted region ≥ 1"
     )
 
 
@@ -72,7 +72,7 @@ def test_trend_is_the_least_squares_slope_of_each_seed():
     verdict = verdict_of(make_claim("trend"), make_table(numbers), seeds=3)
     slopes = [stats.linregress((3, 2, 1), y).slope for y in zip(*numbers.values(), strict=True)]
     assert verdict.per_seed == pytest.approx(slopes)
-    assert verdict.unit == "percent per unit of x"
+    assert verdict.unit == "percentage points per unit of x"
 
 
 def test_rate_counts_a_diverged_run_as_a_failure():

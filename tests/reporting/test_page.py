@@ -101,7 +101,7 @@ def test_sections_stand_in_the_agreed_order(parsed):
 def test_a_row_has_both_numbers_bound_and_verdict(html):
     words = " ".join(Tree(row(html, "toy2_gap")).text.split())
     for part in (
-        "7.24 (BatchNorm 6.61) percent",
+        "7.24 (BatchNorm 6.61) in percent",
         "number verified",
         "Table 1, row 4",
         "1.21 percent",
