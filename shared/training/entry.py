@@ -10,7 +10,7 @@ from shared.records.experiment import RunSettings
 
 
 def entry_module(settings: RunSettings) -> str:
-    """The dotted module that holds the code of a run, e.g. `papers.fixup.module`."""
+    """The dotted module that holds the code of a run, `papers.PAPER.MODULE`."""
     return f"papers.{settings.key.paper}.{settings.entry.partition(':')[0]}"
 
 
