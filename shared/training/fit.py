@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 
 import torch
-from lightning.pytorch.utilities.model_helpers import is_overridden
 from safetensors.torch import save_file
 
 from shared.data.loader import ArrayLoader
@@ -16,7 +15,7 @@ from shared.records.run import Outcome
 from shared.training.callbacks import Divergence, Progress, Resume
 from shared.training.console import Console
 from shared.training.inputs import WEIGHTS
-from shared.training.lightning import Trainer
+from shared.training.lightning import Trainer, is_overridden
 from shared.training.module import PaperModule
 from shared.training.run_context import Computed, Run
 

@@ -130,7 +130,8 @@ def test_energy_that_cannot_be_read_says_why(tmp_path, monkeypatch):
 
 def test_lightning_comes_without_the_packages_that_only_metrics_want():
     code = (
-        "import sys; from shared.training.lightning import Trainer, NOT_NEEDED;"
+        "import sys; import shared.training.fit;"
+        "from shared.training.lightning import NOT_NEEDED;"
         "print(sorted(NOT_NEEDED & sys.modules.keys()));"
         "import scipy.stats, torchvision; print(scipy.stats.norm.cdf(0))"
     )

@@ -21,7 +21,7 @@ from shared.training.run import main
 COMMAND = [
     *(sys.executable, "-m", "shared.training.run", "fake_classifier", "train", "mixup"),
     *("--seed", "3", "--set", "trainer.checkpoint_every_seconds=0.1"),
-    *("--set", "trainer.max_epochs=200"),
+    *("--set", "trainer.max_epochs=200", "--set", "trainer.eval_every_epochs=50"),
 ]
 KEY = RunKey(scale="laptop", paper="fake_classifier", experiment="train", arm="mixup", seed=3)
 
