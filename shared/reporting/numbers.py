@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 from shared.records.claim import Bound
 
@@ -36,7 +37,8 @@ def number(value: float | None, half_width: float | None = None) -> str:
         text = f"{value:.{max(0, -resolution)}f}"
         power = ""
     else:
-        text = f"{value / 10.0**size:.{min(15, max(0, size - resolution))}f}"
+        # Decimal, since 10.0**size is zero beside the smallest floats.
+        text = f"{Decimal(value).scaleb(-size):.{min(15, max(0, size - resolution))}f}"
         power = _power(size)
     if float(text) == 0:
         text = text.removeprefix("-")

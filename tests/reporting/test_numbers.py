@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.reporting.numbers import MINUS, duration, energy, half_width, interval, number
@@ -17,6 +17,7 @@ from shared.reporting.numbers import MINUS, duration, energy, half_width, interv
         (0.0, None, "0"),
         (123456.0, None, "1.23×10⁵"),
         (0.00001234, 0.0000005, "1.234×10⁻⁵"),
+        (5e-324, 1e5, "4.9×10⁻³²⁴"),
         (float("inf"), None, "∞"),
         (float("nan"), None, "–"),
         (None, None, "–"),
@@ -26,6 +27,7 @@ def test_digits_follow_the_interval(value, spread, expected):
     assert number(value, spread) == expected.replace(f"{MINUS}0.00", "0.00")
 
 
+@example(value=5e-324, spread=1e5)
 @given(st.floats(-1e12, 1e12), st.floats(1e-12, 1e12))
 def test_a_printed_number_is_within_the_last_digit(value, spread):
     text = number(value, spread).replace(MINUS, "-")
