@@ -67,11 +67,13 @@ def normalised_layer(
 
 Layer = tuple[Tensor, Tensor]
 
+FACTOR = 10.0  # of every re-scaling; one unit of a layer has to weigh in its statistics
+
 TABLE_1: dict[str, Callable[[Tensor, Tensor], Layer]] = {
-    "matrix_rescale": lambda weight_HD, x_ND: (3 * weight_HD, x_ND),
+    "matrix_rescale": lambda weight_HD, x_ND: (FACTOR * weight_HD, x_ND),
     "matrix_recentre": lambda weight_HD, x_ND: (weight_HD + torch.randn_like(x_ND[0]), x_ND),
     "vector_rescale": lambda weight_HD, x_ND: (_with_first_row_scaled(weight_HD), x_ND),
-    "data_rescale": lambda weight_HD, x_ND: (weight_HD, 3 * x_ND),
+    "data_rescale": lambda weight_HD, x_ND: (weight_HD, FACTOR * x_ND),
     "data_recentre": lambda weight_HD, x_ND: (weight_HD, x_ND + torch.randn_like(x_ND[0])),
     "case_rescale": lambda weight_HD, x_ND: (weight_HD, _with_first_row_scaled(x_ND)),
 }
@@ -83,7 +85,7 @@ or of the data. `vector_rescale` scales the weights of one unit, `case_rescale` 
 
 
 def _with_first_row_scaled(rows: Tensor) -> Tensor:
-    return torch.cat([3 * rows[:1], rows[1:]])
+    return torch.cat([FACTOR * rows[:1], rows[1:]])
 
 
 def relative_change(before_NH: Tensor, after_NH: Tensor) -> float:
