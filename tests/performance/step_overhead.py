@@ -1,7 +1,7 @@
 """Our training step against a bare PyTorch loop: `python -m tests.performance.step_overhead`.
 
 Same model, batch and data; both in one process, in turns, so that a change in the speed of the
-machine hits both. Printed is the mean time of a step without the slowest tenth, and the ratio of the means.
+machine hits both. Printed is the mean time of a step without the slowest tenth, and the ratio.
 """
 
 from __future__ import annotations
