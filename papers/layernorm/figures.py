@@ -33,7 +33,8 @@ TABLE_COLUMNS = {
     "data_recentre_change": "data + v",
     "case_rescale_change": "one case × 10",
 }
-INVARIANT_BELOW = 1e-3  # between rounding (1e-15), what an eps leaves (1e-7), and real changes (0.1)
+# Rounding is about 1e-15, what an eps leaves 1e-7, a change that is meant 0.1 or more.
+SMALL = 1e-3
 
 
 def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
@@ -64,9 +65,7 @@ def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
         .agg(change=pl.col("value").max())
         .with_columns(
             norm=pl.col("arm").replace_strict(arms, return_dtype=pl.String),
-            transformation=pl.col("metric").replace_strict(
-                TABLE_COLUMNS, return_dtype=pl.String
-            ),
+            transformation=pl.col("metric").replace_strict(TABLE_COLUMNS, return_dtype=pl.String),
             decades=pl.col("change").clip(1e-17).log10(),
             label=pl.col("change").map_elements(_short, return_dtype=pl.String),
         )
@@ -99,8 +98,8 @@ def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
     )
     return Figure(
         "Table 1, measured",
-        "The largest relative change of a layer's outputs, of all cases and seeds, when its weights "
-        "or its data are changed. Dark: not more than rounding, the norm is invariant. v is a "
+        "The largest relative change of a layer's outputs, of all cases and seeds, when its "
+        "weights or its data are changed. Dark: not more than rounding, the norm is invariant. v is a "
         "random vector, the same for each row. An eps in the root, as every library has it, leaves "
         "a small error where the table promises none.",
         alt.LayerChart(
@@ -177,8 +176,8 @@ def _time_ratios(metrics: pl.DataFrame) -> Figure | None:
         return None
     return Figure(
         "Time of the GRU with layer norm to the target error, over that of the plain GRU",
-        "One dot a seed. Both networks take their steps in turns in one process. Below 1 layer norm "
-        "is faster; 0.6 is what the paper reports of its own, much larger, networks.",
+        "One dot a seed. Both networks take their steps in turns in one process. Below 1 layer "
+        "norm is faster; 0.6 is what the paper reports of its own, much larger, networks.",
         dots_by_arm(
             metrics,
             experiment="time_to_target",
@@ -209,7 +208,7 @@ def _cnn_curves(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _short(change: float) -> str:
-    return f"{change:.0e}" if change < INVARIANT_BELOW else f"{change:.1f}"
+    return f"{change:.0e}" if change < SMALL else f"{change:.1f}"
 
 
 def _present(metrics: pl.DataFrame, experiment: str, shown: Mapping[str, str]) -> dict[str, str]:

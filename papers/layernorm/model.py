@@ -141,7 +141,8 @@ class ConvNet(nn.Sequential):
 
     Shape: (N, C, H, W) -> (N, K).
 
-    Source: Ba, Kiros, Hinton (2016), arXiv 1607.06450, section 6.7, which does not give its network.
+    Source: Ba, Kiros, Hinton (2016), arXiv 1607.06450, section 6.7, which gives no
+    network.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The time to a fixed error, plain GRU against layer norm, measured step by step in turn (ln4, ln6).
+"""The time to a fixed error of a plain and a normalised GRU that step in turns (ln4, ln6).
 
 Legend: N examples, C channels, H and W image.
 """

@@ -42,7 +42,7 @@ def from_the_equations(kind, weight_HD, x_ND, gain_H, bias_H, eps=0.0):
 @pytest.mark.parametrize("kind", NORMS)
 def test_the_layer_equals_the_equations(layer, kind, eps):
     if kind == "weightnorm" and eps:
-        with pytest.raises(ValueError, match="eps: got .* with weightnorm, expected 0"):
+        with pytest.raises(ValueError, match=r"eps: got .* with weightnorm, expected 0"):
             normalised_layer(kind, *layer, eps)
         return
     expected = from_the_equations(kind, *(t.numpy() for t in layer), eps)

@@ -31,7 +31,9 @@ def test_settings_reach_the_network():
     shapes = [tuple(m.weight.shape) for m in mlp.net if isinstance(m, nn.Linear)]
     assert shapes == [(1000, 784), (1000, 1000), (10, 1000)]
     assert kinds(mlp).count("LayerNorm") == 2
-    assert kinds(MNISTMLP("batchnorm", [8, 8], lr=0.001, norm_logits=True)).count("BatchNorm1d") == 3
+    assert (
+        kinds(MNISTMLP("batchnorm", [8, 8], lr=0.001, norm_logits=True)).count("BatchNorm1d") == 3
+    )
     reader = RowReader("layernorm", width=4, lr=0.001, target_error_percent=22)
     assert reader.target_error_percent == 22
     assert kinds(reader).count("LayerNorm") == 4
