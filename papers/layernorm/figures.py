@@ -99,9 +99,9 @@ def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
     return Figure(
         "Table 1, measured",
         "The largest relative change of a layer's outputs, of all cases and seeds, when its "
-        "weights or its data are changed. Dark: not more than rounding, the norm is invariant. v is a "
-        "random vector, the same for each row. An eps in the root, as every library has it, leaves "
-        "a small error where the table promises none.",
+        "weights or its data are changed. Dark: no more than rounding, the norm is invariant. v "
+        "is a random vector, the same for each row. An eps in the root, as every library has it, "
+        "leaves a small error where the table promises none.",
         alt.LayerChart(
             layer=[squares, text],
             width="container",
