@@ -44,7 +44,8 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
         _mlp_curves(metrics, 128),
         _mlp_curves(metrics, 4),
         _mlp_errors(metrics),
-        _gru_curves(metrics),
+        _gru_curves(metrics, "0.001"),
+        _gru_curves(metrics, "0.01"),
         _time_ratios(metrics),
         _cnn_curves(metrics),
     ]
@@ -152,12 +153,13 @@ def _mlp_errors(metrics: pl.DataFrame) -> Figure | None:
     )
 
 
-def _gru_curves(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "row_gru", {arm: NAMES[arm] for arm in ("none", "layernorm")})
+def _gru_curves(metrics: pl.DataFrame, lr: str) -> Figure | None:
+    shown = {f"{arm}-{lr}": NAMES[arm] for arm in ("none", "layernorm")}
+    arms = _present(metrics, "row_gru", shown)
     if not arms:
         return None
     return Figure(
-        "Test error of a GRU that reads images row by row",
+        f"Test error of a GRU that reads images row by row, learning rate {lr}",
         "Mean and range over the seeds; layer norm inside the cell, at each of 28 time steps.",
         seed_band(
             metrics,
@@ -171,12 +173,13 @@ def _gru_curves(metrics: pl.DataFrame) -> Figure | None:
 
 def _time_ratios(metrics: pl.DataFrame) -> Figure | None:
     names = {"torch": "torch's layer norm", "renorm": "this repository's layer norm"}
-    arms = _present(metrics, "time_to_target", names)
+    shown = {f"{kind}-{lr}": name for kind, name in names.items() for lr in ("0.001", "0.01")}
+    arms = _present(metrics, "time_to_target", shown)
     if not arms:
         return None
     return Figure(
         "Time of the GRU with layer norm to the target error, over that of the plain GRU",
-        "One dot a seed. Both networks take their steps in turns in one process. Below 1 layer "
+        "One dot a seed; the number in the name of an arm is the learning rate. Both networks take their steps in turns in one process. Below 1 layer "
         "norm is faster; 0.6 is what the paper reports of its own, much larger, networks.",
         dots_by_arm(
             metrics,
