@@ -179,8 +179,9 @@ def _time_ratios(metrics: pl.DataFrame) -> Figure | None:
         return None
     return Figure(
         "Time of the GRU with layer norm to the target error, over that of the plain GRU",
-        "One dot a seed; the number in the name of an arm is the learning rate. Both networks take their steps in turns in one process. Below 1 layer "
-        "norm is faster; 0.6 is what the paper reports of its own, much larger, networks.",
+        "One dot a seed; the number in the name of an arm is the learning rate. Both networks "
+        "take their steps in turns in one process. Below 1 layer norm is faster; 0.6 is what the "
+        "paper reports of its own, much larger, networks.",
         dots_by_arm(
             metrics,
             experiment="time_to_target",
