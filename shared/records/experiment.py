@@ -23,6 +23,11 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9_.-]*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
+# Swaps norms; a run depends on it only where it swaps any. The kinds are under test against it.
+SWAP = "shared.norms.replace"
+Norm = Literal["layer", "rms", "batch", "group", "instance", "dyt", "derf", "none"]
+
+
 class DataSettings(Record):
     """What a training reads, and in which batches."""
 
@@ -40,7 +45,13 @@ class TrainerSettings(Record):
     max_epochs: int | None = Field(None, ge=0)
     max_steps: int | None = Field(None, ge=0)
     eval_every_epochs: int = Field(1, ge=1)
+    eval_every_steps: int | None = Field(
+        None, ge=1, description="test every N training batches in place of every N epochs"
+    )
     log_every_steps: int = Field(50, ge=1)
+    steps_at_once: int = Field(
+        1, ge=1, description="steps in one call of Lightning, for networks of a millisecond a step"
+    )
     checkpoint_every_seconds: float = Field(30.0, gt=0)
     gradient_clip_norm: float | None = Field(None, gt=0)
     precision: Literal["32-true", "16-mixed", "bf16-mixed", "64-true"] = "32-true"
@@ -50,6 +61,22 @@ class TrainerSettings(Record):
     def _has_an_end(self) -> TrainerSettings:
         if self.max_epochs is None and self.max_steps is None:
             raise ValueError("a training needs an end: set trainer.max_epochs or trainer.max_steps")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> TrainerSettings:
+        if self.steps_at_once == 1:
+            return self
+        for name in ("max_steps", "eval_every_steps"):
+            if (getattr(self, name) or 0) % self.steps_at_once:
+                raise ValueError(
+                    f"{name}: got {getattr(self, name)}, expected a multiple of steps_at_once, "
+                    f"{self.steps_at_once}"
+                )
+        if self.gradient_clip_norm is not None or self.precision.endswith("mixed"):
+            raise ValueError(
+                "steps_at_once works without gradient_clip_norm and mixed precision: set it to 1"
+            )
         return self
 
 
@@ -67,6 +94,7 @@ class Overrides(Record):
     data: dict[str, Any] = {}
     trainer: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    norm: Norm | None = None
 
 
 class ScaleSettings(Overrides):
@@ -90,6 +118,9 @@ class Experiment(Record):
     data: dict[str, Any] = {}
     trainer: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    norm: Norm | None = Field(
+        None, description="a training: swap all norms of the module for this kind before it starts"
+    )
     arms: dict[Name, Overrides | None] = {}
     grid: dict[str, tuple[str | int | float, ...]] = Field(
         {}, description="setting -> values; every combination is an arm named by its values"
@@ -190,8 +221,19 @@ class RunSettings(Record):
     dataset: Name | None
     trainer: TrainerSettings | None
     settings: dict[str, Any]
+    norm: Norm | None = None
     needs: dict[str, RunKey]
     threads: int
+
+    @property
+    def module(self) -> str:
+        """The dotted module that holds the paper's code of this run."""
+        return f"papers.{self.key.paper}.{self.entry.partition(':')[0]}"
+
+    def code(self) -> tuple[str, ...]:
+        """The modules whose imports are all the code of this run."""
+        swap = () if self.norm is None else (SWAP,)
+        return ("shared.training.run", self.module, *swap)
 
 
 class Experiments(Record):
@@ -238,7 +280,12 @@ def resolve(
             f"{', '.join(experiment.scales)}. Add the scale to its `scales` in paper.yaml."
         )
     layers = [
-        Overrides(data=experiment.data, trainer=experiment.trainer, settings=experiment.settings),
+        Overrides(
+            data=experiment.data,
+            trainer=experiment.trainer,
+            settings=experiment.settings,
+            norm=experiment.norm,
+        ),
         experiment.scales[key.scale] or ScaleSettings(),
         arms[key.arm],
         _from_dotted(overrides or {}),
@@ -246,16 +293,18 @@ def resolve(
     data: dict[str, Any] = {}
     trainer: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    norm: Norm | None = None
     for layer in layers:
         data |= layer.data
         trainer |= layer.trainer
         settings |= layer.settings
+        norm = layer.norm or norm
     where = Path("papers") / key.paper / "paper.yaml"
     training = experiment.kind == "training"
-    if not training and (trainer or data.keys() - {"dataset"}):
+    if not training and (trainer or norm or data.keys() - {"dataset"}):
         raise RecordError(
-            f"{key.paper}/{key.experiment}: is a measurement: got settings of `trainer` or `data`, "
-            "expected only `settings`"
+            f"{key.paper}/{key.experiment}: is a measurement: got `norm` or settings of `trainer` "
+            "or `data`, expected only `settings`"
         )
     return validate(
         {
@@ -266,6 +315,7 @@ def resolve(
             "dataset": data.get("dataset"),
             "trainer": trainer if training else None,
             "settings": settings,
+            "norm": norm,
             "needs": {
                 name: RunKey(scale=key.scale, paper=key.paper, **ref.model_dump())
                 for name, ref in experiment.needs.items()
@@ -279,11 +329,16 @@ def resolve(
 
 def _from_dotted(values: Mapping[str, Any]) -> Overrides:
     sections: dict[str, dict[str, Any]] = {"data": {}, "trainer": {}, "settings": {}}
+    norm = None
     for dotted, value in values.items():
         section, _, name = dotted.partition(".")
-        if section not in sections or not name:
+        if dotted == "norm":
+            norm = value
+        elif section in sections and name:
+            sections[section][name] = value
+        else:
             raise RecordError(
-                f"override {dotted!r}: expected data.NAME, trainer.NAME or settings.NAME"
+                f"override {dotted!r}: expected norm, data.NAME, trainer.NAME or settings.NAME"
             )
-        sections[section][name] = value
-    return Overrides(**sections)
+    # Not validated here: `resolve` validates the whole.
+    return Overrides.model_construct(None, **sections, norm=norm)
