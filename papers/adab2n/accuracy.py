@@ -16,7 +16,8 @@ def accuracy_by_task(logits_NK: Tensor, places_N: Tensor, split: TaskSplit) -> T
 
     Example:
         >>> split = TaskSplit([0, 1], classes_per_task=1)
-        >>> accuracy_by_task(torch.tensor([[1.0, 0], [0, 1], [1, 0]]), torch.tensor([0, 1, 1]), split)
+        >>> logits = torch.tensor([[1.0, 0], [0, 1], [1, 0]])
+        >>> accuracy_by_task(logits, torch.tensor([0, 1, 1]), split)
         tensor([100.,  50.])
     """
     right_N = (logits_NK.argmax(dim=1) == places_N).float()

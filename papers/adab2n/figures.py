@@ -69,8 +69,8 @@ def _average_accuracy(metrics: pl.DataFrame) -> Figure | None:
         return None
     return Figure(
         "Accuracy over the stream (ER-ACE)",
-        "Mean accuracy of the tasks seen so far, after each task: mean and range over the seeds. It "
-        "falls because there are more classes to tell apart, and because of forgetting.",
+        "Mean accuracy of the tasks seen so far, after each task: mean and range over the seeds. "
+        "It falls because there are more classes to tell apart, and because of forgetting.",
         seed_band(
             metrics,
             experiment="er_ace",

@@ -22,10 +22,10 @@ Forward = Callable[..., list[Tensor]]
 
 
 class Step(NamedTuple):
-    """What a step learns from. `logits_NK` are of the new images; `replayed` tells of old ones."""
+    """What a step learns from. The logits (N, K) are of the new images alone."""
 
     loss: Tensor
-    logits_NK: Tensor
+    logits: Tensor
     replayed: bool
 
 

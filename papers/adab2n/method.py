@@ -86,7 +86,7 @@ class AdaB2N(BatchNorm2d):
         eps: Added to the variance, inside the root.
 
     Shape: (N, C, H, W).
-    Raises: ValueError for a kappa outside 0..1, unknown weights, or tasks that do not fit the batch.
+    Raises: ValueError for a kappa outside 0..1, unknown weights, tasks that do not fit the batch.
     Source: Lyu et al. (2023), arXiv 2310.08855.
 
     Deviates from the source: the last eta is a buffer, so that a resumed training goes on with it;
@@ -171,7 +171,7 @@ def layers(net: nn.Module) -> list[AdaB2N]:
 
 
 def set_tasks(net: nn.Module, task_N: Tensor, num_seen: int) -> None:
-    """Tells every AdaB2N layer the task of each sample of the next batch, and how many were seen."""
+    """Tells every AdaB2N layer the tasks of the next batch, and how many were seen so far."""
     if int(task_N.max()) >= num_seen:
         raise ValueError(
             f"got a sample of task {int(task_N.max())}, but {num_seen} tasks were seen: count the "

@@ -5,6 +5,7 @@ Legend: N images, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+import itertools
 from typing import Literal
 
 import torch
@@ -82,7 +83,7 @@ class SmallCNN(nn.Module):
         super().__init__()
         widths = (in_channels, width, 2 * width, 4 * width)
         layers: list[nn.Module] = []
-        for before, after in zip(widths, widths[1:], strict=False):
+        for before, after in itertools.pairwise(widths):
             conv = nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False)
             layers += [conv, norm(after), nn.ReLU()]
         self.features = nn.Sequential(*layers)

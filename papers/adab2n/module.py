@@ -105,10 +105,10 @@ class SplitStream(PaperModule):
         self.replay_size = replay_size
         self.lr = lr
         self.probe_every_steps = probe_every_steps
-        self.register_buffer("accuracy_TT", torch.zeros(num_tasks, num_tasks))
+        self.register_buffer("accuracy", torch.zeros(num_tasks, num_tasks))
         self._outputs: list[tuple[Tensor, Tensor]] = []
 
-    accuracy_TT: Tensor  # percent: row: after this task, column: of this task
+    accuracy: Tensor  # (T, T), percent: row: after this task, column: of this task
 
     def setup(self, stage: str) -> None:
         if stage != "fit":
@@ -175,7 +175,7 @@ class SplitStream(PaperModule):
         loss = step.loss
         if step.replayed and self.penalty_weight:
             loss = loss + self.penalty_weight * penalty(self.net)
-        self.buffer.add(pixels_NCHW, places_N, step.logits_NK)
+        self.buffer.add(pixels_NCHW, places_N, step.logits)
         self._record_mean("train_loss", loss, "nats")
         return loss
 
@@ -235,16 +235,16 @@ class SplitStream(PaperModule):
         last = self.split.num_tasks - 1
         self._record_accuracy(self._outputs, last)
         self._outputs = []
-        final = self.accuracy_TT[last].mean()
+        final = self.accuracy[last].mean()
         self.record("final_average_accuracy_percent", final, "percent", split="test")
-        lost = forgetting(self.accuracy_TT)
+        lost = forgetting(self.accuracy)
         self.record("forgetting_percent", lost, "percent", split="test")
         self._record_distances(last)
 
     def _record_accuracy(self, batches: list[tuple[Tensor, Tensor]], after_task: int) -> None:
         logits, places = zip(*batches, strict=True)
         accuracy_T = accuracy_by_task(torch.cat(logits), torch.cat(places), self.split)
-        self.accuracy_TT[after_task] = accuracy_T
+        self.accuracy[after_task] = accuracy_T
         for task in range(after_task + 1):
             name = f"task_{task + 1}_accuracy_percent"
             self.record(name, accuracy_T[task], "percent", split="test")

@@ -77,9 +77,12 @@ class ReferenceLayer:
         dmean = -(dz.sum((0, 2, 3)) * self.scale) - 2 * dvar * first
         dmean = dmean + penalty_weight * 2 * (self.mean - self.running_mean) / channels
         dx = dz * self.scale[None, :, None, None]
-        dx = dx + self.a[:, None, None, None] * (
-            dmean[None, :, None, None] + 2 * dvar[None, :, None, None] * self.centred
-        ) / positions
+        dx = (
+            dx
+            + self.a[:, None, None, None]
+            * (dmean[None, :, None, None] + 2 * dvar[None, :, None, None] * self.centred)
+            / positions
+        )
         da = np.array(
             [
                 dmean @ xi.mean((1, 2)) + dvar @ (d**2).mean((1, 2))

@@ -132,9 +132,7 @@ def test_distances_against_numpy():
     layer(torch.randn(8, 2, 3, 3, dtype=torch.float64))
     x = torch.randn(6, 2, 3, 3, dtype=torch.float64) * 2 + 1
     task = torch.tensor([0, 0, 1, 1, 2, 2])
-    found = {
-        name: value for name, value, _ in distances(nn.Sequential(layer).eval(), x, task)
-    }
+    found = {name: value for name, value, _ in distances(nn.Sequential(layer).eval(), x, task)}
     for name, chosen in [
         ("seen_tasks", slice(0, 6)),
         ("current_task", slice(4, 6)),

@@ -97,7 +97,7 @@ def values(rows, metric):
 def test_rows_of_a_run(folder):
     module, rows = train(folder)
     final = values(rows, "final_average_accuracy_percent")
-    matrix = module.accuracy_TT
+    matrix = module.accuracy
     assert final == pytest.approx([matrix[2].mean().item()])
     lost = ((matrix[:2].max(0).values - matrix[2])[:2]).mean().item()
     assert values(rows, "forgetting_percent") == pytest.approx([lost])
