@@ -133,7 +133,7 @@ def _distance(metrics: pl.DataFrame) -> Figure | None:
     return Figure(
         "Running mean against the mean over all tasks seen so far (ER-ACE)",
         "Distance in standard deviations of a channel, mean over channels and layers, on test "
-        "images with the same number of each class. It jumps where a task begins.",
+        "images with the same number of each class. Each task has an equal part of the steps.",
         seed_band(
             metrics,
             experiment="er_ace",
