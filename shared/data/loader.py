@@ -136,7 +136,7 @@ class ArrayLoader:
     def _order(self, epoch: int) -> Tensor | None:
         if not self._shuffle:
             return None
-        generator = _generator("order", self._seed, epoch)
+        generator = seeded("order", self._seed, epoch)
         return torch.randperm(len(self._images), generator=generator).to(self.device)
 
     def _make(self, order: Tensor | None, epoch: int, batch: int) -> tuple[Tensor, Tensor]:
@@ -154,7 +154,7 @@ class ArrayLoader:
         num = len(pixels_NCHW)
         if self._crop or self._flip:
             # Both are drawn, so that one augmentation does not change the draws of the other.
-            generator = _generator("augment", self._seed, epoch, batch)
+            generator = seeded("augment", self._seed, epoch, batch)
             corner_2N = torch.randint(0, 2 * CROP_PADDING + 1, (2, num), generator=generator)
             flip_N = torch.randint(0, 2, (num,), generator=generator)
         if self._flip:
@@ -198,7 +198,7 @@ def crop(x_NCHW: Tensor, top_N: Tensor, left_N: Tensor) -> Tensor:
     return stretches.index_select(0, start_NCH.view(-1)).view(x_NCHW.shape)
 
 
-def _generator(*key: object) -> torch.Generator:
+def seeded(*key: object) -> torch.Generator:
     """A random stream that follows from `key` alone."""
     digest = hashlib.sha256(repr(key).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -66,9 +66,20 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
             )
         return Moments(self.running_mean, self.running_var, 0)
 
+    def tracked_share(self) -> float | Tensor:
+        """Share of the next batch in the running statistics: momentum, or 1 / batches if None.
+
+        `track` asks once for each batch, after it was counted. A method with a schedule of its own
+        overrides it.
+        """
+        if self.momentum is not None:
+            return self.momentum
+        assert self.num_batches_tracked is not None and self.running_var is not None
+        return 1.0 / self.num_batches_tracked.to(self.running_var.dtype)
+
     @torch.no_grad()
     def track(self, statistics: Moments) -> None:
-        """running <- (1 - momentum) running + momentum statistics; momentum None: their mean."""
+        """running <- (1 - share) running + share statistics."""
         if self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None
@@ -76,11 +87,7 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
         var = statistics.var
         if self.running_variance == "unbiased":
             var = var * (statistics.count / (statistics.count - 1))
-        share: float | Tensor
-        if self.momentum is None:
-            share = 1.0 / self.num_batches_tracked.to(var.dtype)
-        else:
-            share = self.momentum
+        share = self.tracked_share()
         self.running_mean.lerp_(statistics.mean.to(self.running_mean.dtype), share)
         self.running_var.lerp_(var.to(self.running_var.dtype), share)
 

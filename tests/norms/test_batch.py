@@ -155,3 +155,29 @@ def test_blended_statistics() -> None:
     own = moments(x)
     y = (x - own.mean.view(1, 2, 1, 1) / 2) / ((1 + own.var) / 2 + 1e-5).sqrt().view(1, 2, 1, 1)
     assert torch.allclose(layer(x), y, atol=1e-5)
+
+
+class Halving(BatchNorm1d):
+    """The n-th batch counts 2^-n."""
+
+    def tracked_share(self) -> float:
+        return 0.5 ** int(self.num_batches_tracked)
+
+
+def test_a_share_of_its_own_is_asked_for_after_the_batch_was_counted() -> None:
+    layer = Halving(2, running_variance="biased").double()
+    x = torch.randn(3, 5, 2, dtype=torch.float64)
+    mean, var = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    for n, batch in enumerate(x, 1):
+        layer(batch)
+        mean = (1 - 0.5**n) * mean + 0.5**n * batch.mean(0)
+        var = (1 - 0.5**n) * var + 0.5**n * batch.var(0, unbiased=False)
+    assert torch.allclose(layer.running_mean, mean) and torch.allclose(layer.running_var, var)
+
+
+def test_without_momentum_every_batch_counts_alike() -> None:
+    layer, own = nn.BatchNorm1d(2, momentum=None), BatchNorm1d(2, momentum=None)
+    for x in torch.randn(4, 6, 2):
+        layer(x), own(x)
+    assert torch.allclose(layer.running_mean, own.running_mean)
+    assert torch.allclose(layer.running_var, own.running_var)

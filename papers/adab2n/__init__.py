@@ -1,0 +1,1 @@
+"""AdaB2N: batch statistics for continual learning, balanced over tasks."""

@@ -1,0 +1,92 @@
+"""A replay buffer that holds a uniform random sample of a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shared.data.loader import seeded
+
+
+class Reservoir:
+    """Keeps `size` examples of a stream, each one seen so far with equal probability size / seen.
+
+    The n-th example (from 1) takes a free slot while there is one; then, with probability
+    size / n, it takes the place of a kept one that is drawn uniformly.
+
+    Examples are tuples of tensors, all with the same shapes and types. Which are kept and which
+    are drawn follows from the seed and the numbers of examples alone, not from their content: two
+    learners with one seed replay the same places of the stream. `state_dict` holds everything,
+    the random stream included.
+
+    Args:
+        size: slots; 0 keeps nothing.
+        seed: of both draws.
+
+    Raises:
+        ValueError: a negative size, parts of different lengths, or a draw from an empty buffer.
+
+    Source: Vitter (1985), Random sampling with a reservoir, algorithm R.
+
+    Example:
+        >>> buffer = Reservoir(2, seed=0)
+        >>> buffer.add(torch.arange(5), torch.arange(5) * 10)
+        >>> a, b = buffer.sample(2)
+        >>> len(buffer), buffer.seen, bool((b == 10 * a).all())
+        (2, 5, True)
+    """
+
+    def __init__(self, size: int, seed: int) -> None:
+        if size < 0:
+            raise ValueError(f"size: got {size}, expected 0 or more")
+        self.size = size
+        self.seen = 0
+        self._parts: list[Tensor] = []
+        self._generator = seeded("reservoir", seed)
+
+    def __len__(self) -> int:
+        """Examples that are kept."""
+        return min(self.seen, self.size)
+
+    def add(self, *parts: Tensor) -> None:
+        """Offers a batch of examples, one after another; each part is (B, ...)."""
+        lengths = {len(part) for part in parts}
+        if len(lengths) != 1:
+            raise ValueError(f"got parts of lengths {sorted(lengths)}, expected equal ones")
+        if not self._parts:
+            self._parts = [part.new_empty((self.size, *part.shape[1:])) for part in parts]
+        # A later example of the batch may push out an earlier one, so the last one counts.
+        taken = {slot: index for index in range(*lengths) if (slot := self._slot()) < self.size}
+        if taken:
+            slots, indices = list(taken), list(taken.values())
+            for kept, part in zip(self._parts, parts, strict=True):
+                kept[slots] = part.detach()[indices]
+
+    def sample(self, num: int) -> tuple[Tensor, ...]:
+        """Up to `num` different examples, drawn uniformly, in random order."""
+        if not len(self):
+            raise ValueError("got an empty buffer, expected examples: add() some before sample()")
+        drawn = torch.randperm(len(self), generator=self._generator)[:num]
+        return tuple(part[drawn.to(part.device)] for part in self._parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed training needs to go on with the same draws."""
+        return {
+            "seen": self.seen,
+            "parts": [part.clone() for part in self._parts],
+            "generator": self._generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+        self._parts = [part.clone() for part in state["parts"]]
+        self._generator.set_state(state["generator"].cpu())
+
+    def _slot(self) -> int:
+        """Where the next example goes; `size` or above: nowhere."""
+        self.seen += 1
+        if self.seen <= self.size:
+            return self.seen - 1
+        return int(torch.randint(self.seen, (), generator=self._generator))
