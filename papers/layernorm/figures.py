@@ -163,8 +163,8 @@ def _gru_curves(metrics: pl.DataFrame) -> Figure | None:
         return None
     return Figure(
         "Test error of a GRU that reads images row by row",
-        "Mean and range over the seeds, at Adam's default learning rate and at the one that is best "
-        "for both. Layer norm is inside the cell, at each of 28 time steps.",
+        "Mean and range over the seeds, at Adam's default learning rate and at the one that is "
+        "best for both. Layer norm is inside the cell, at each of 28 time steps.",
         seed_band(
             metrics,
             experiment="row_gru",
