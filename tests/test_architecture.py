@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.reporting.readme import table
+from shared.reporting.readme import claim_lists, table
 
 LIGHT = {
     "records": "shared.records.paper",
@@ -64,10 +64,13 @@ def test_a_paper_is_complete():
         assert {"README.md", "__init__.py", "figures.py"} <= present, file.parent
 
 
-def test_the_table_in_the_readme_is_the_one_that_was_computed():
-    assert table("laptop") in Path("README.md").read_text(encoding="utf-8"), (
-        "run `python -m shared.reporting readme --scale laptop --snapshot`"
-    )
+def test_verdicts_in_documents_are_those_that_were_computed():
+    remedy = "run `python -m shared.reporting readme --scale laptop`"
+    assert table("laptop") in Path("README.md").read_text(encoding="utf-8"), remedy
+    lists = claim_lists("laptop")
+    assert lists
+    for path, text in lists.items():
+        assert path.read_text(encoding="utf-8") == text, remedy
 
 
 def test_links_between_documents_lead_somewhere():

@@ -1,4 +1,7 @@
-"""The table of verdicts in README.md, made from the snapshots that are kept in git."""
+"""The table of verdicts in README.md and a list of claims for each paper.
+
+Both are made from the snapshots of verdicts that are kept in git.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ ICONS = {"reproduced": "✅", "not_reproduced": "❌", "inconclusive": "🔶", "
 
 
 def write_readme(scale: Scale, snapshot: bool = False) -> Path:
-    """Rewrites the table between the markers of README.md.
+    """Rewrites the table between the markers of README.md, and the lists of claims.
 
     Args:
         snapshot: first copy the verdicts of results/ to docs/verdicts/.
@@ -40,6 +43,8 @@ def write_readme(scale: Scale, snapshot: bool = False) -> Path:
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     write_text(README, f"{before}{BEGIN}\n{table(scale)}{END}{after}")
+    for path, content in claim_lists(scale).items():
+        write_text(path, content)
     return README
 
 
@@ -60,53 +65,65 @@ def take_snapshot(scale: Scale) -> None:
 
 
 def table(scale: Scale) -> str:
-    """The Markdown between the markers: one row a paper, then the claims of each."""
-    found = [(name, read_paper(name)) for name in paper_names()]
-    if not any(_snapshot(name, scale).is_file() for name, _ in found):
+    """The Markdown between the markers: one row a paper."""
+    if not any(_snapshot(name, scale).is_file() for name in paper_names()):
         raise RecordError(
             f"{SNAPSHOTS / scale}: no snapshot of verdicts. Make it: "
             f"python -m shared.reporting readme --scale {scale} --snapshot"
         )
-    head = [
+    rows = [
         f"Verdicts at {SCALE_NAMES[scale]}, computed by `snakemake` and copied here by "
         f"`python -m shared.reporting readme --scale {scale} --snapshot`.",
         "",
         "| paper | does the main claim hold? | " + " | ".join(WORDS.values()) + " |",
         "|---|---|" + "---:|" * len(WORDS),
     ]
-    details = []
-    for name, paper in found:
-        link = f"[{_cell(paper.title)}](https://arxiv.org/abs/{paper.arxiv})"
+    for name in paper_names():
+        paper = read_paper(name)
         if not _snapshot(name, scale).is_file():
-            head.append(f"| {link} | not run yet |" + " |" * len(WORDS))
+            title = f"{_cell(paper.title)} ({_arxiv(paper)})"
+            rows.append(f"| {title} | not run yet |" + " |" * len(WORDS))
             continue
         judged = _judged(name, paper, scale)
         said = answer(paper, judged, scale)
         tally = " | ".join(str(number) for number in counts(judged).values())
-        head.append(f"| {link} | **{said.headline}** {_cell(said.sentence)} | {tally} |")
-        details += _details(paper, judged, scale)
-    return "\n".join([*head, "", *details]) + "\n"
+        title = f"[{_cell(paper.title)}]({_claim_list(name, scale)}) ({_arxiv(paper)})"
+        rows.append(f"| {title} | **{said.headline}** {_cell(said.sentence)} | {tally} |")
+    return "\n".join(rows) + "\n\n"
 
 
-def _details(paper: Paper, judged: tuple[Judged, ...], scale: Scale) -> list[str]:
+def claim_lists(scale: Scale) -> dict[Path, str]:
+    """A Markdown file for each paper with a snapshot: its claims and their verdicts."""
+    return {
+        _claim_list(name, scale): _claims(name, read_paper(name), scale)
+        for name in paper_names()
+        if _snapshot(name, scale).is_file()
+    }
+
+
+def _claims(name: str, paper: Paper, scale: Scale) -> str:
+    judged = _judged(name, paper, scale)
+    said = answer(paper, judged, scale)
     rows = []
     for item in judged:
         verdict = item.verdict
         word = f"{ICONS[verdict.verdict]} {WORDS[verdict.verdict]}"
         here = evidence(verdict) or verdict.reason
         rows.append(f"| {item.claim.id} | {_cell(item.claim.statement)} | {word} | {_cell(here)} |")
-    return [
-        f"<details><summary>{_cell(paper.title)}: the claims</summary>",
+    head = [
+        f"# {_cell(paper.title)}",
+        "",
+        f"{_cell(', '.join(paper.authors))}, {_arxiv(paper)}. Written by "
+        f"`python -m shared.reporting readme`; `snakemake reports/{name}.html` makes the page.",
+        "",
+        f"**{said.headline}** {_cell(said.sentence)}",
         "",
         _cell(stamp(paper, scale)),
         "",
         "| id | claim | verdict | here |",
         "|---|---|---|---|",
-        *rows,
-        "",
-        "</details>",
-        "",
     ]
+    return "\n".join([*head, *rows]) + "\n"
 
 
 def _judged(name: str, paper: Paper, scale: Scale) -> tuple[Judged, ...]:
@@ -117,6 +134,14 @@ def _judged(name: str, paper: Paper, scale: Scale) -> tuple[Judged, ...]:
 
 def _snapshot(name: str, scale: Scale) -> Path:
     return SNAPSHOTS / scale / f"{name}.json"
+
+
+def _claim_list(name: str, scale: Scale) -> Path:
+    return SNAPSHOTS / scale / f"{name}.md"
+
+
+def _arxiv(paper: Paper) -> str:
+    return f"[arXiv {paper.arxiv}](https://arxiv.org/abs/{paper.arxiv})"
 
 
 def _cell(text: str) -> str:
