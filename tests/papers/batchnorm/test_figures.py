@@ -8,7 +8,7 @@ import json
 import polars as pl
 import pytest
 
-from papers.batchnorm.figures import IMAGENET, INCEPTION, METHODS, MLP, figures
+from papers.batchnorm.figures import DEEP, IMAGENET, INCEPTION, METHODS, MLP, figures
 from shared.records.experiment import read_experiments
 from shared.records.metrics import Row, table
 from shared.records.paper import paper_file
@@ -56,7 +56,7 @@ def check(drawn):
         assert figure.caption.endswith(".")
 
 
-@pytest.mark.parametrize(("scale", "count"), [("smoke", 7), ("laptop", 7), ("full", 4)])
+@pytest.mark.parametrize(("scale", "count"), [("smoke", 7), ("laptop", 7), ("full", 5)])
 def test_all_figures_of_a_scale(scale, count):
     drawn = figures(metrics(scale), scale)
     assert len(drawn) == count
@@ -87,5 +87,6 @@ def test_the_heat_map_shows_the_last_error_of_every_cell():
 
 def test_every_arm_has_a_name():
     assert set(EXPERIMENTS["small_inception"].all_arms()) == set(INCEPTION)
+    assert set(EXPERIMENTS["deep_sigmoid"].all_arms()) == set(DEEP)
     assert set(EXPERIMENTS["imagenet_inception"].all_arms()) == set(IMAGENET)
     assert {*INCEPTION.values(), *IMAGENET.values()} == set(METHODS)
