@@ -124,12 +124,13 @@ class Inception(nn.Module):
         self.features = nn.Sequential(*layers)
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(width, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d | nn.Linear):
-                gain = "linear" if isinstance(module, nn.Linear) else "relu"
-                nn.init.kaiming_normal_(module.weight, nonlinearity=gain)
+        for module in self.features.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
+        nn.init.normal_(self.classifier.weight, std=width**-0.5)
+        nn.init.zeros_(self.classifier.bias)
 
     def forward(self, x_NCHW: torch.Tensor) -> torch.Tensor:
         features_NC = self.features(x_NCHW).mean(dim=(2, 3))

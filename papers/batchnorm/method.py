@@ -48,7 +48,7 @@ def conv(
     return [convolution] if method == "none" else [convolution, BatchNorm2d(out_channels)]
 
 
-def inference_affine(layer: BatchNorm1d) -> tuple[torch.Tensor, torch.Tensor]:
+def inference_affine(layer: BatchNorm1d | BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:
     """What BatchNorm is once its statistics are fixed: y = scale x + shift.
 
         scale = gamma / sqrt(Var[x] + eps)

@@ -79,7 +79,9 @@ def test_missing_experiments_leave_the_other_figures():
 
 def test_the_heat_map_shows_the_last_error_of_every_cell():
     drawn = figures(metrics("laptop").filter(pl.col("experiment") == "sweep"), "laptop")
-    (cells,) = (figure.chart.to_dict()["layer"][0]["data"]["values"] for figure in drawn)
+    (figure,) = drawn
+    chart = figure.chart.to_dict()
+    cells = chart["datasets"][chart["data"]["name"]]
     assert len(cells) == len(EXPERIMENTS["sweep"].arms_at("laptop"))
     assert {cell["error"] for cell in cells} == {20.5}
     assert {cell["row"].partition(",")[0] for cell in cells} == set(MLP.values())
