@@ -76,13 +76,13 @@ def test_initial_weights_have_the_asked_spread():
     assert scaled.body[2].weight.std().item() == pytest.approx(0.1, rel=0.05)
 
 
-def unit(layers, x):
-    """relu(BN(conv)) or relu(conv + b) of consecutive torch modules."""
+def unit(layers, x, *strides):
+    """relu(BN(conv)) or relu(conv + b) of consecutive torch modules, with these strides."""
     position = 0
-    while position < len(layers):
+    for stride in strides:
         convolution = layers[position]
         bias = None if convolution.bias is None else array(convolution.bias)
-        x = naive.convolution(x, array(convolution.weight), bias, convolution.stride[0])
+        x = naive.convolution(x, array(convolution.weight), bias, stride)
         norm = layers[position + 1]
         if isinstance(norm, BatchNorm2d):
             y = naive.batch_norm(naive.places(x), array(norm.weight), array(norm.bias), norm.eps)
@@ -91,6 +91,7 @@ def unit(layers, x):
         assert isinstance(layers[position + 1], nn.ReLU)
         x = np.maximum(x, 0)
         position += 2
+    assert position == len(layers)
     return x
 
 
@@ -114,8 +115,10 @@ def test_an_inception_module_is_four_branches_side_by_side(method, channels):
         pooled = naive.pooled(array(x), channels.stride, np.max, -np.inf)
     else:
         pooled = naive.pooled(array(x), 1, np.mean, 0.0)
-    expected = [unit(pool[1:], pooled), unit(three, array(x)), unit(double, array(x))]
-    expected += [unit(branch, array(x)) for branch in one]
+    last = 1 if channels.one else 2  # the stride of the last 3x3 convolution of a branch
+    expected = [unit(pool[1:], pooled, *[1] * (channels.pool > 0))]
+    expected += [unit(three, array(x), 1, last), unit(double, array(x), 1, 1, last)]
+    expected += [unit(branch, array(x), 1) for branch in one]
     assert len(one) == (1 if channels.one else 0)
     np.testing.assert_allclose(array(out), np.concatenate(expected, axis=1), rtol=1e-10, atol=1e-12)
     assert out.shape[1] == channels.out_channels(4)

@@ -51,6 +51,7 @@ def test_section_4_1_is_run_as_printed(scale):
         settings = settings_of(scale, "mlp", arm)
         assert settings.trainer.max_steps == 50_000
         assert settings.data.batch_size == 60
+        assert settings.dataset == {"laptop": "fashion_mnist", "full": "mnist"}[scale]
         net = load_entry(settings)(**settings.settings).net
         widths = [m.out_features for m in net.modules() if hasattr(m, "out_features")]
         assert widths == [100, 100, 100, 10]
