@@ -1,0 +1,1 @@
+"""Batch Normalization: faster training of deep networks, and at higher learning rates."""
