@@ -1,32 +1,22 @@
 """Table 2: ResNet-50 on ImageNet, from a folder of the user's (full scale only).
 
-The folder is named by the environment variable RENORM_IMAGENET and holds `train/` and `val/`, with
-one folder of images for each class in both.
-
 Shapes: x_NCHW (examples, channels, height, width), logits_NK.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 import timm
 import torch
-from timm.data.transforms_factory import create_transform
 from torch import nn
 from torch.nn.functional import relu
 from torch.utils.data import DataLoader
-from torchvision.datasets import ImageFolder
 
 from papers.fixup.method import Branch, ScalarBias, ScalarMultiplier, initialise
 from papers.fixup.module import SGDClassifier
-from shared.records.base import RecordError
-
-FOLDER_VARIABLE = "RENORM_IMAGENET"
-Batch = tuple[torch.Tensor, torch.Tensor]
+from shared.data.imagenet import Batch, ImageNet
 
 
 class Bottleneck(nn.Module):
@@ -94,9 +84,7 @@ class ImageNetResNet50(SGDClassifier):
     """ResNet-50 with Fixup, or timm's with BatchNorm (whose last gammas start at zero).
 
     Args:
-        batch_size: images in one step.
-        image_size: side of the crops in pixels.
-        num_workers: processes that decode images.
+        batch_size, image_size, num_workers: see `ImageNet`.
 
     Raises:
         RecordError: the folder of images is not there.
@@ -114,12 +102,11 @@ class ImageNetResNet50(SGDClassifier):
         lr_drops: Sequence[float] = (1 / 3, 2 / 3),
         mixup_alpha: float = 0.0,
     ) -> None:
-        folder = imagenet_folder()
-        num_classes = sum(path.is_dir() for path in (folder / "train").iterdir())
+        images = ImageNet(batch_size, image_size, num_workers)
         super().__init__(
-            FixupResNet50(num_classes)
+            FixupResNet50(images.num_classes)
             if method == "fixup"
-            else timm.create_model("resnet50", num_classes=num_classes),
+            else timm.create_model("resnet50", num_classes=images.num_classes),
             method,
             lr=lr,
             scalar_lr_divisor=10.0,
@@ -128,57 +115,13 @@ class ImageNetResNet50(SGDClassifier):
             lr_drops=lr_drops,
             mixup_alpha=mixup_alpha,
         )
-        self.folder = folder
-        self.batch_size = batch_size
-        self.image_size = image_size
-        self.num_workers = num_workers
+        self.images = images
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("train")
+        return self.images.loader("train", self.run.device)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("val")
+        return self.images.loader("val", self.run.device)
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("val")
-
-    def _loader(self, split: Literal["train", "val"]) -> DataLoader[Batch]:
-        training = split == "train"
-        transform = create_transform(
-            self.image_size,
-            is_training=training,
-            color_jitter=0.0,
-            interpolation="bilinear",
-            crop_pct=0.875,
-        )
-        return DataLoader(
-            ImageFolder(str(self.folder / split), transform),
-            batch_size=self.batch_size,
-            shuffle=training,
-            drop_last=training,
-            num_workers=self.num_workers,
-            pin_memory=self.run.device.type == "cuda",
-            persistent_workers=self.num_workers > 0,
-        )
-
-
-def imagenet_folder() -> Path:
-    """The user's folder of images.
-
-    Raises:
-        RecordError: the variable is not set, or the folder lacks `train/` or `val/`.
-    """
-    named = os.environ.get(FOLDER_VARIABLE)
-    if not named:
-        raise RecordError(
-            f"{FOLDER_VARIABLE} is not set. ImageNet may not be downloaded for you: get it from "
-            "https://image-net.org, unpack it to FOLDER/train/CLASS/*.JPEG and "
-            f"FOLDER/val/CLASS/*.JPEG, and set {FOLDER_VARIABLE}=FOLDER."
-        )
-    for split in ("train", "val"):
-        if not (Path(named) / split).is_dir():
-            raise RecordError(
-                f"{FOLDER_VARIABLE}={named}: got no folder {split!r} in it, expected `train` and "
-                "`val`, each with one folder of images for each class."
-            )
-    return Path(named)
+        return self.images.loader("val", self.run.device)
