@@ -1,4 +1,4 @@
-"""What needs no training: signal propagation plots, identities in float64, time of a step.
+"""What needs no training: signal propagation plots, and identities in float64.
 
 Shapes: x_NCHW (examples, channels, height, width).
 """
@@ -6,15 +6,12 @@ Shapes: x_NCHW (examples, channels, height, width).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-import timm
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from papers.nf_resnet.method import ALPHA, Method, Signal, scheme, signal
 from papers.nf_resnet.model import Block, ResNet
@@ -172,24 +169,3 @@ def _clipping_error(net: ResNet, limit: float, eps: float) -> float:
         expected = torch.minimum(old.norm(dim=1), most)
         errors.append((new.norm(dim=1) / expected - 1).abs().max().item())
     return max(errors)
-
-
-def training_speed(
-    run: Run, network: str, image_size: int, batch_size: int, num_steps: int
-) -> Iterator[Row]:
-    """Time of a training step of a network of timm, forward and backward: nf8.
-
-    The median of `num_steps` after as many to warm up.
-    """
-    net = timm.create_model(network).to(run.device)
-    images_NCHW = torch.randn(batch_size, 3, image_size, image_size, device=run.device)
-    labels_N = torch.randint(1000, (batch_size,), device=run.device)
-    seconds = []
-    for _ in range(2 * num_steps):
-        start = time.perf_counter()
-        net.zero_grad()
-        cross_entropy(net(images_NCHW), labels_N).backward()
-        if run.device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    yield Row("step_time_ms", 1000 * float(np.median(seconds[num_steps:])), "ms")

@@ -52,9 +52,7 @@ class NFClassifier(Classifier):
         agc_limit: float | None = None,
     ) -> None:
         super().__init__()
-        self.net = ResNet(
-            method, depths, widths, in_channels, num_classes, stem, stochastic_depth
-        )
+        self.net = ResNet(method, depths, widths, in_channels, num_classes, stem, stochastic_depth)
         self.method = method
         self.lr = lr
         self.weight_decay = weight_decay
