@@ -33,7 +33,7 @@ AGC_CELLS = {
     f"{clipping}-{batch}-{lr}": (clipping, batch, lr)
     for clipping in ("plain", "agc")
     for batch in (32, 256)
-    for lr in (0.8, 3.2, 12.8)
+    for lr in (0.8, 3.2)
 }
 PLOTS = {
     "squared_mean": (

@@ -74,7 +74,8 @@ def signal_propagation(
     Source: figures 1 and 2 of the paper.
     """
     net = ResNet(method, depths, widths, 3, stem=stem, skip_gain=1.0).to(run.device)
-    signals, predictions = [], []
+    signals: list[tuple[Signal, float]] = []
+    predictions: list[Prediction] = []
     with torch.no_grad():
         x_NCHW = net.stem(torch.randn(batch_size, 3, image_size, image_size, device=run.device))
         for depth in depths:
@@ -134,12 +135,11 @@ def identities(run: Run, depths: Sequence[int], widths: Sequence[int]) -> Iterat
     means, norms = [], []
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d):
-            standardisation = layer.parametrizations.weight[0]  # type: ignore[union-attr,index]
-            nn.init.uniform_(standardisation.gain, 0.5, 2.0)
+            gain_O = layer.get_parameter("parametrizations.weight.0.gain")
+            nn.init.uniform_(gain_O, 0.5, 2.0)
             rows = layer.weight.detach().flatten(1)
             means.append(rows.mean(1).abs().max().item())
-            expected = standardisation.gain.detach().abs()
-            norms.append((rows.norm(dim=1) / expected - 1).abs().max().item())
+            norms.append((rows.norm(dim=1) / gain_O.detach() - 1).abs().max().item())
     yield Row("row_mean_error", max(means), "1")
     yield Row("row_norm_error", max(norms), "1")
     yield Row("beta_error", _beta_error(net, depths), "1")
@@ -163,6 +163,7 @@ def _clipping_error(net: ResNet, limit: float, eps: float) -> float:
     clip_adaptively_(before, limit, eps)
     errors = []
     for parameter, grad in before.items():
+        assert parameter.grad is not None
         rows = (len(parameter), -1) if parameter.dim() > 1 else (1, -1)
         weight, old, new = (t.detach().reshape(rows) for t in (parameter, grad, parameter.grad))
         most = limit * weight.norm(dim=1).clamp_min(eps)

@@ -154,7 +154,7 @@ def apply_fixup(blocks: Sequence[Block]) -> None:
     Source: Zhang, Dauphin, Ma (2019), arXiv 1901.09321, section 3.
     """
     for block in blocks:
-        first, second, last = (block.branch[index] for index in (0, 2, 4))
-        for layer in (first, second):
+        *inner, last = (layer for layer in block.branch if isinstance(layer, nn.Conv2d))
+        for layer in inner:
             layer.weight.mul_(len(blocks) ** -0.25)
         last.weight.zero_()

@@ -62,7 +62,7 @@ def test_the_analytic_curves_and_values_at_the_floor_are_drawn():
 
 
 def test_diverged_runs_are_counted_in_the_heat_map():
-    cells = ("plain-256-12.8", "plain-32-12.8")
+    cells = ("plain-256-3.2", "plain-32-3.2")
     drawn = figures(metrics("laptop", diverged=cells), "laptop")
     check(drawn)
     heat = json.dumps(next(f for f in drawn if "clipping" in f.title).chart.to_dict())
