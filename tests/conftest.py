@@ -9,8 +9,8 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-# The same examples each time, so that a red suite is never luck; `pytest --hypothesis-profile=search`
-# looks for new ones.
+# The same examples each time, so that a red suite is never luck;
+# `pytest --hypothesis-profile=search` looks for new ones.
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("search", max_examples=2000, deadline=None)
 hypothesis.settings.load_profile("same")

@@ -109,7 +109,10 @@ class CodeIndex:
 
 def closure_digest(*modules: str, root: Path = Path()) -> str:
     """The digest of all code that `modules` import; see `CodeIndex.digest`."""
-    return CodeIndex(root).digest(*modules)
+    index = CodeIndex(root)
+    digest = index.digest(*modules)
+    index.save()
+    return digest
 
 
 def parse(source: bytes, module: str, file: Path) -> tuple[str, tuple[str, ...]]:

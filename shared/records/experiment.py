@@ -49,6 +49,9 @@ class TrainerSettings(Record):
         None, ge=1, description="test every N training batches in place of every N epochs"
     )
     log_every_steps: int = Field(50, ge=1)
+    steps_at_once: int = Field(
+        1, ge=1, description="steps in one call of Lightning, for networks of a millisecond a step"
+    )
     checkpoint_every_seconds: float = Field(30.0, gt=0)
     gradient_clip_norm: float | None = Field(None, gt=0)
     precision: Literal["32-true", "16-mixed", "bf16-mixed", "64-true"] = "32-true"
@@ -58,6 +61,22 @@ class TrainerSettings(Record):
     def _has_an_end(self) -> TrainerSettings:
         if self.max_epochs is None and self.max_steps is None:
             raise ValueError("a training needs an end: set trainer.max_epochs or trainer.max_steps")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> TrainerSettings:
+        if self.steps_at_once == 1:
+            return self
+        for name in ("max_steps", "eval_every_steps"):
+            if (getattr(self, name) or 0) % self.steps_at_once:
+                raise ValueError(
+                    f"{name}: got {getattr(self, name)}, expected a multiple of steps_at_once, "
+                    f"{self.steps_at_once}"
+                )
+        if self.gradient_clip_norm is not None or self.precision.endswith("mixed"):
+            raise ValueError(
+                "steps_at_once works without gradient_clip_norm and mixed precision: set it to 1"
+            )
         return self
 
 

@@ -114,26 +114,20 @@ def _sides(
 
 
 def _tally(main: Sequence[Judged]) -> str:
+    """The page lists the claims right below, with their verdicts: here they are only counted."""
     if len(main) == 1:
-        return f"the main claim ({main[0].claim.id}) is {WORDS[main[0].verdict.verdict]}"
-    parts = []
-    for verdict, many in counts(main).items():
-        ids = ", ".join(item.claim.id for item in main if item.verdict.verdict == verdict)
-        if many == len(main):
-            everything = "both" if many == 2 else f"all {many}"
-            return f"{everything} main claims are {WORDS[verdict]} ({ids})"
-        if many:
-            parts.append(f"{many} {'is' if many == 1 else 'are'} {WORDS[verdict]} ({ids})")
-    return f"of {len(main)} main claims {', '.join(parts)}"
+        return f"the main claim is {WORDS[main[0].verdict.verdict]}"
+    found = {verdict: many for verdict, many in counts(main).items() if many}
+    if len(found) == 1:
+        everything = "both" if len(main) == 2 else f"all {len(main)}"
+        return f"{everything} main claims are {WORDS[next(iter(found))]}"
+    parts = [f"{many} {'is' if many == 1 else 'are'} {WORDS[v]}" for v, many in found.items()]
+    return f"of {len(main)} main claims {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _weakest(main: Sequence[Judged]) -> str:
-    measured = [(s, item) for item in main if (s := strength(item.verdict)) is not None]
+    measured = [value for item in main if (value := strength(item.verdict)) is not None]
     if not measured:
         return ""
-    value, item = min(measured, key=lambda pair: pair[0])
-    weakest = "Weakest evidence: the" if len(measured) > 1 else "The"
-    return (
-        f" {weakest} effect of {item.claim.id} lies {value:.2g} times as far beyond its bound as "
-        "a decision needs."
-    )
+    subject = "The narrowest of these decisions" if len(measured) > 1 else "The decision"
+    return f" {subject} would stand with an interval {min(measured):.2g} times as wide."

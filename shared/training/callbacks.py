@@ -28,7 +28,7 @@ class Resume(Callback):
         self.file = file
         self.resumed_at_steps: list[int] = []
         self._every_seconds = settings.checkpoint_every_seconds
-        self._eval_every_steps = settings.eval_every_steps
+        self._eval_every = (settings.eval_every_steps or 0) // settings.steps_at_once
         self._recorder = recorder
         self._seconds_before = 0.0
         self._start = time.monotonic()
@@ -84,8 +84,8 @@ class Resume(Callback):
             self.save(trainer)
 
     def _validates_next(self, trainer: Trainer) -> bool:
-        every = self._eval_every_steps
-        return every is not None and (trainer.fit_loop.total_batch_idx + 1) % every == 0
+        every = self._eval_every
+        return every > 0 and (trainer.fit_loop.total_batch_idx + 1) % every == 0
 
 
 class Divergence(Callback):
@@ -136,7 +136,9 @@ class Progress(Callback):
         step = trainer.global_step
         steps_per_second = (step - self._first_step) / (time.monotonic() - self._start)
         parts = [f"epoch {trainer.current_epoch + 1}"]
-        total = trainer.estimated_stepping_batches
+        total = trainer.estimated_stepping_batches * self._settings.steps_at_once
+        if self._settings.max_steps is not None:
+            total = min(total, self._settings.max_steps)
         known = isinstance(total, int) and total > 0
         parts.append(f"step {step:,}/{total:,}" if known else f"step {step:,}")
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs

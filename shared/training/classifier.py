@@ -9,6 +9,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from shared.records.base import RecordError
+from shared.training.grouped import Batch
+from shared.training.lightning import LightningOptimizer
 from shared.training.module import PaperModule
 
 
@@ -29,6 +32,7 @@ class Classifier(PaperModule):
     """
 
     net: nn.Module
+    takes_groups = True
 
     def __init__(self, mixup_alpha: float = 0.0, target_error_percent: float | None = None) -> None:
         super().__init__()
@@ -42,7 +46,22 @@ class Classifier(PaperModule):
         self.mixup_alpha = mixup_alpha
         self._outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> torch.Tensor:
+    def training_step(self, batch: Batch | tuple[Batch, ...], _: int) -> torch.Tensor:
+        if self.automatic_optimization:
+            return self._loss(batch)  # type: ignore[arg-type]
+        optimizer = self.optimizers()
+        assert isinstance(optimizer, LightningOptimizer)
+        # The sum, so that a loss that is not finite shows whichever step it was.
+        total = torch.zeros((), device=self.device)
+        for one in batch:
+            loss = self._loss(one)  # type: ignore[arg-type]
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach()
+        return total
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
         images_NCHW, labels_N = batch
         if self.mixup_alpha > 0:
             loss = self._mixup_loss(images_NCHW, labels_N)
@@ -60,6 +79,13 @@ class Classifier(PaperModule):
         )
         return loss
 
+    def on_train_start(self) -> None:
+        if not self.automatic_optimization and self.lr_schedulers():
+            raise RecordError(
+                f"{self.run.key}: trainer.steps_at_once: Lightning steps no schedule then. Leave "
+                "it out, or let configure_optimizers return the optimiser alone."
+            )
+
     def _mixup_loss(self, images_NCHW: torch.Tensor, labels_N: torch.Tensor) -> torch.Tensor:
         """Loss on images weight * a + (1 - weight) * b, with b a permutation of the batch."""
         weight = torch.distributions.Beta(self.mixup_alpha, self.mixup_alpha).sample().item()
@@ -74,17 +100,16 @@ class Classifier(PaperModule):
         self._outputs.append((self.net(images_NCHW).float(), labels_N))
 
     def on_validation_epoch_end(self) -> None:
-        logits_NC, labels_N = self._collect()
-        # The last epoch is tested once more at the end of the run, under the same step.
-        if self.global_step < self.trainer.estimated_stepping_batches:
-            self._record_test(logits_NC, labels_N)
+        self._record_test(*self._collect())
 
     def test_step(self, batch: tuple[torch.Tensor, torch.Tensor], batch_index: int) -> None:
         self.validation_step(batch, batch_index)
 
     def on_test_epoch_end(self) -> None:
         logits_NC, labels_N = self._collect()
-        self._record_test(logits_NC, labels_N)
+        # The same step as that of the last validation, unless there was none at the end.
+        if not self.run.recorder.has("test_loss", split="test", step=self.global_step):
+            self._record_test(logits_NC, labels_N)
         if logits_NC.isfinite().all():
             self.run.save_predictions(logits_NC.softmax(dim=1), labels_N)
         if self.target_error_percent is not None:

@@ -14,6 +14,7 @@ from shared.records.experiment import DataSettings
 from shared.records.run import Outcome
 from shared.training.callbacks import Divergence, Progress, Resume
 from shared.training.console import Console
+from shared.training.grouped import Grouped
 from shared.training.inputs import WEIGHTS
 from shared.training.lightning import Trainer, is_overridden
 from shared.training.module import PaperModule
@@ -32,6 +33,13 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
     resume = Resume(checkpoint, settings, run.recorder)
     divergence = Divergence(settings.log_every_steps)
     progress = Progress(console, settings, data.batch_size if data else None)
+    if settings.steps_at_once > 1:
+        if not module.takes_groups:
+            raise RecordError(
+                f"{run.key}: trainer.steps_at_once: got {settings.steps_at_once}, but "
+                f"{type(module).__name__} takes one batch at a time. Leave it out."
+            )
+        module.automatic_optimization = False
     if settings.channels_last:
         module.to(memory_format=torch.channels_last)
     trainer = Trainer(
@@ -41,7 +49,9 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
         max_steps=-1 if settings.max_steps is None else settings.max_steps,
         # Without epochs Lightning counts batches over the whole training.
         check_val_every_n_epoch=None if settings.eval_every_steps else settings.eval_every_epochs,
-        val_check_interval=settings.eval_every_steps,
+        val_check_interval=(
+            settings.eval_every_steps and settings.eval_every_steps // settings.steps_at_once
+        ),
         precision=settings.precision,
         gradient_clip_val=settings.gradient_clip_norm,
         inference_mode=not module.test_needs_gradient,
@@ -89,12 +99,19 @@ def _outcome(divergence: Divergence, step: int) -> Outcome:
     return Outcome(status="diverged", step=divergence.step, detail="the loss is not finite")
 
 
-def _loaders(run: Run, module: PaperModule) -> tuple[ArrayLoader | None, ArrayLoader | None]:
+def _loaders(
+    run: Run, module: PaperModule
+) -> tuple[ArrayLoader | Grouped | None, ArrayLoader | None]:
     """Loaders of the experiment's data set; none where the module brings its own."""
     data = run.settings.data
     if data is None:
         return None, None
-    train = None if is_overridden("train_dataloader", module) else _loader(run, data, train=True)
+    train: ArrayLoader | Grouped | None = None
+    if not is_overridden("train_dataloader", module):
+        train = _loader(run, data, train=True)
+        assert run.settings.trainer is not None
+        if (size := run.settings.trainer.steps_at_once) > 1:
+            train = Grouped(train, size)
     test = None if is_overridden("test_dataloader", module) else _loader(run, data, train=False)
     return train, test
 

@@ -54,6 +54,7 @@ warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureW
 
 with _reported_as_missing(NOT_NEEDED - sys.modules.keys()):
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.core.optimizer import LightningOptimizer
     from lightning.pytorch.utilities.model_helpers import is_overridden
 
-__all__ = ["Callback", "LightningModule", "Trainer", "is_overridden"]
+__all__ = ["Callback", "LightningModule", "LightningOptimizer", "Trainer", "is_overridden"]

@@ -21,10 +21,13 @@ class PaperModule(LightningModule):
     Attributes:
         run: the run, set by the envelope before any hook is called.
         test_needs_gradient: True for methods that adapt at test time.
+        takes_groups: True where `training_step` also takes a tuple of batches and makes one
+            optimiser step with each; see `trainer.steps_at_once`.
     """
 
     run: Run
     test_needs_gradient = False
+    takes_groups = False
 
     def record(
         self,

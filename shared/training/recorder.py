@@ -41,6 +41,10 @@ class Recorder:
         self._seen.add(identity)
         self._rows.append((metric, _detached(value), unit, split, step))
 
+    def has(self, metric: str, *, split: str, step: int) -> bool:
+        """Whether a row is there."""
+        return (metric, split, step) in self._seen
+
     def add_mean(
         self,
         metric: str,

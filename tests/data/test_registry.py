@@ -29,9 +29,12 @@ def test_every_format_has_a_reader_and_every_reader_a_format() -> None:
     assert set(FORMATS) == set(allowed.__args__)  # type: ignore[union-attr]
 
 
-def test_fashion_mnist_has_the_sizes_of_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_mnist_and_fashion_mnist_have_the_sizes_of_their_format(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.chdir(REPOSITORY)
-    sizes = {file.name: file.size for file in find("fashion_mnist").meta.files}
+    sizes = {file.name: file.size for file in find(name).meta.files}
     assert sizes == {
         "train-images-idx3-ubyte": 16 + 60_000 * 28 * 28,
         "train-labels-idx1-ubyte": 8 + 60_000,

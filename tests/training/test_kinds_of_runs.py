@@ -77,6 +77,35 @@ def test_a_target_that_is_never_reached_gives_all_steps_as_a_lower_bound(reposit
     assert values(directory, "target_reached") == [0.0]
 
 
+def test_steps_at_once_change_nothing_but_the_time(repository):
+    rows = []
+    for size in (1, 4):  # epochs of 6 steps: a group of 4 and one of 2
+        at_once = ("--set", f"trainer.steps_at_once={size}", "--set", "trainer.log_every_steps=2")
+        code, directory = run("fake_classifier", "train", "constant", *at_once)
+        assert code == 0
+        rows.append(read_metrics(directory / "metrics.parquet"))
+    assert rows[0].equals(rows[1])
+
+
+@pytest.mark.parametrize(
+    ("paper", "arm", "settings", "message"),
+    [
+        ("fake_classifier", "plain", ("steps_at_once=4",), "no schedule"),
+        ("fake_gan", "hinge", ("steps_at_once=4",), "takes one batch at a time"),
+        ("fake_classifier", "constant", ("steps_at_once=4", "max_steps=6"), "multiple of"),
+        (
+            *("fake_classifier", "constant", ("steps_at_once=4", "gradient_clip_norm=1")),
+            "without gradient_clip_norm",
+        ),
+    ],
+)
+def test_steps_at_once_where_they_cannot_be(repository, capsys, paper, arm, settings, message):
+    more = [word for setting in settings for word in ("--set", f"trainer.{setting}")]
+    code, _ = run(paper, "gan" if paper == "fake_gan" else "train", arm, *more)
+    assert code == 1
+    assert message in capsys.readouterr().err
+
+
 def test_any_norm_from_the_command_line(repository, capsys):
     errors = {}
     for norm in ("group", "none"):

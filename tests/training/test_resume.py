@@ -68,6 +68,26 @@ def test_a_crash_at_any_step_changes_no_bit(repository, monkeypatch, crashes, ev
     assert provenance.resumed_at_steps == tuple(dict.fromkeys(resumed))
 
 
+def test_a_crash_between_groups_of_steps_changes_no_bit(repository, monkeypatch):
+    more = ("--set", "trainer.steps_at_once=4", "--set", "settings.constant_lr=true")
+    undisturbed = run_in_process(*more)
+    on_train_batch_end = Resume.on_train_batch_end
+
+    def crash(self, trainer, *arguments):
+        self._every_seconds = 0
+        on_train_batch_end(self, trainer, *arguments)
+        if trainer.global_step == 10:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Resume, "on_train_batch_end", crash)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        run_in_process(*more)
+    monkeypatch.setattr(Resume, "on_train_batch_end", on_train_batch_end)
+    assert run_in_process(*more) == undisturbed
+    provenance = read_record(KEY.directory() / "provenance.json", Provenance)
+    assert provenance.resumed_at_steps == (10,)
+
+
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_killed_training_ends_with_the_same_bits(repository, kills):
     directory = KEY.directory(repository / "results")

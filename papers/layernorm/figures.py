@@ -1,0 +1,221 @@
+"""The figures of the page, drawn from the metrics table alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import altair as alt
+import polars as pl
+
+from shared.reporting.figures import Figure, dots_by_arm, seed_band
+from shared.reporting.series import values
+
+NAMES = {
+    "none": "no norm",
+    "layernorm": "LayerNorm",
+    "batchnorm": "BatchNorm",
+    "batchnorm_hidden": "BatchNorm, hidden layers",
+    "batchnorm_all": "BatchNorm, all layers",
+}
+METHODS = tuple(NAMES.values())
+
+TABLE_ROWS = {
+    "batchnorm": "BatchNorm",
+    "weightnorm": "WeightNorm",
+    "layernorm": "LayerNorm",
+    "layernorm_eps": "LayerNorm, eps 1e-5",
+}
+TABLE_COLUMNS = {
+    "matrix_rescale_change": "matrix × 10",
+    "matrix_recentre_change": "matrix + v",
+    "vector_rescale_change": "one unit × 10",
+    "data_rescale_change": "data × 10",
+    "data_recentre_change": "data + v",
+    "case_rescale_change": "one case × 10",
+}
+# Rounding is about 1e-15, what an eps leaves 1e-7, a change that is meant 0.1 or more.
+SMALL = 1e-3
+
+
+def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
+    """The figures for which the table has runs: not every experiment is run at every scale."""
+    drawn = [
+        _invariance_table(metrics),
+        _mlp_curves(metrics, 128),
+        _mlp_curves(metrics, 4),
+        _mlp_errors(metrics),
+        _gru_curves(metrics, "0.001"),
+        _gru_curves(metrics, "0.01"),
+        _time_ratios(metrics),
+        _cnn_curves(metrics),
+    ]
+    return [figure for figure in drawn if figure]
+
+
+def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
+    arms = _present(metrics, "invariance", TABLE_ROWS)
+    if not arms:
+        return None
+    cells = (
+        metrics.filter(
+            (pl.col("experiment") == "invariance")
+            & pl.col("metric").is_in(list(TABLE_COLUMNS))
+            & pl.col("arm").is_in(list(arms))
+        )
+        .group_by("arm", "metric")
+        .agg(change=pl.col("value").max())
+        .with_columns(
+            norm=pl.col("arm").replace_strict(arms, return_dtype=pl.String),
+            transformation=pl.col("metric").replace_strict(TABLE_COLUMNS, return_dtype=pl.String),
+            decades=pl.col("change").clip(1e-17).log10(),
+            label=pl.col("change").map_elements(_short, return_dtype=pl.String),
+        )
+    )
+    base = alt.Chart(values(cells)).encode(
+        x=alt.X(
+            "transformation:N",
+            title=None,
+            sort=list(TABLE_COLUMNS.values()),
+            axis=alt.Axis(orient="top", labelAngle=-30, domain=False, ticks=False),
+        ),
+        y=alt.Y(
+            "norm:N",
+            title=None,
+            sort=list(arms.values()),
+            axis=alt.Axis(domain=False, ticks=False),
+        ),
+        tooltip=["norm:N", "transformation:N", alt.Tooltip("label:N", title="largest change")],
+    )
+    squares = base.mark_rect(stroke="white", strokeWidth=2).encode(
+        color=alt.Color(
+            "decades:Q",
+            scale=alt.Scale(scheme="blues", domain=[-16, 1], reverse=True),
+            legend=None,
+        )
+    )
+    dark = alt.datum.decades < -9
+    text = base.mark_text(fontSize=13).encode(
+        text="label:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
+    )
+    return Figure(
+        "Table 1, measured",
+        "The largest relative change of a layer's outputs, of all cases and seeds, when its "
+        "weights or its data are changed. Dark: no more than rounding, the norm is invariant. v "
+        "is a random vector, the same for each row. An eps in the root, as every library has it, "
+        "leaves a small error where the table promises none.",
+        alt.LayerChart(
+            layer=[squares, text],
+            width="container",
+            height=56 * len(arms),
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+        ),
+    )
+
+
+def _mlp_curves(metrics: pl.DataFrame, batch_size: int) -> Figure | None:
+    kinds = ("none", "layernorm", "batchnorm_hidden", "batchnorm_all")
+    arms = _present(metrics, "mlp", {f"{kind}-{batch_size}": NAMES[kind] for kind in kinds})
+    if not arms:
+        return None
+    return Figure(
+        f"Training loss of the MLP, batches of {batch_size}",
+        "Mean and range over the seeds; every arm at the best learning rate of the same grid. As "
+        "Figure 6, with a second placement of BatchNorm beside the paper's, which also normalises "
+        "what goes into the softmax.",
+        seed_band(
+            metrics,
+            experiment="mlp",
+            metric="train_loss",
+            split="train",
+            arms=arms,
+            methods=METHODS,
+        ),
+    )
+
+
+def _mlp_errors(metrics: pl.DataFrame) -> Figure | None:
+    kinds = ("none", "layernorm", "batchnorm_hidden", "batchnorm_all")
+    shown = {f"{kind}-{size}": NAMES[kind] for kind in kinds for size in (128, 4)}
+    arms = _present(metrics, "mlp", shown)
+    if not arms:
+        return None
+    return Figure(
+        "Test error of the MLP with batches of 128 and of 4",
+        "One dot a seed, after the same number of examples. The number in the name of an arm is "
+        "the size of its batches.",
+        dots_by_arm(
+            metrics,
+            experiment="mlp",
+            metric="test_error_percent",
+            arms=arms,
+            methods=METHODS,
+        ),
+    )
+
+
+def _gru_curves(metrics: pl.DataFrame, lr: str) -> Figure | None:
+    shown = {f"{arm}-{lr}": NAMES[arm] for arm in ("none", "layernorm")}
+    arms = _present(metrics, "row_gru", shown)
+    if not arms:
+        return None
+    return Figure(
+        f"Test error of a GRU that reads images row by row, learning rate {lr}",
+        "Mean and range over the seeds; layer norm inside the cell, at each of 28 time steps.",
+        seed_band(
+            metrics,
+            experiment="row_gru",
+            metric="test_error_percent",
+            arms=arms,
+            methods=METHODS,
+        ),
+    )
+
+
+def _time_ratios(metrics: pl.DataFrame) -> Figure | None:
+    names = {"torch": "torch's layer norm", "renorm": "this repository's layer norm"}
+    shown = {f"{kind}-{lr}": name for kind, name in names.items() for lr in ("0.001", "0.01")}
+    arms = _present(metrics, "time_to_target", shown)
+    if not arms:
+        return None
+    return Figure(
+        "Time of the GRU with layer norm to the target error, over that of the plain GRU",
+        "One dot a seed; the number in the name of an arm is the learning rate. Both networks "
+        "take their steps in turns in one process. Below 1 layer norm is faster; 0.6 is what the "
+        "paper reports of its own, much larger, networks.",
+        dots_by_arm(
+            metrics,
+            experiment="time_to_target",
+            metric="time_ratio",
+            split="none",
+            arms=arms,
+            methods=tuple(names.values()),
+        ),
+    )
+
+
+def _cnn_curves(metrics: pl.DataFrame) -> Figure | None:
+    kinds = ("none", "layernorm", "batchnorm")
+    arms = _present(metrics, "conv_net", {arm: NAMES[arm] for arm in kinds})
+    if not arms:
+        return None
+    return Figure(
+        "Test error of a small convolutional network",
+        "Mean and range over the seeds.",
+        seed_band(
+            metrics,
+            experiment="conv_net",
+            metric="test_error_percent",
+            arms=arms,
+            methods=METHODS,
+        ),
+    )
+
+
+def _short(change: float) -> str:
+    return f"{change:.0e}" if change < SMALL else f"{change:.1f}"
+
+
+def _present(metrics: pl.DataFrame, experiment: str, shown: Mapping[str, str]) -> dict[str, str]:
+    """Those of the arms that the table has runs of, in their order."""
+    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
+    return {arm: value for arm, value in shown.items() if arm in arms}

@@ -1,0 +1,146 @@
+"""The time to a fixed error of a plain and a normalised GRU that step in turns (ln4, ln6).
+
+Legend: N examples, C channels, H and W image.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from papers.layernorm.model import RowGRU
+from shared.data.loader import ArrayLoader
+from shared.records.metrics import Row
+from shared.training.run_context import Run
+
+Batch = tuple[Tensor, Tensor]
+
+
+@dataclass
+class Contestant:
+    """A network in training, with the seconds of each of its steps so far."""
+
+    net: nn.Module
+    lr: float
+    step_seconds: list[float] = field(default_factory=list)
+    arrived: bool = False
+
+    def __post_init__(self) -> None:
+        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=self.lr, fused=True)
+
+    def step(self, batch: Batch) -> None:
+        images_NCHW, labels_N = batch
+        start = _now(images_NCHW.device)
+        self.optimiser.zero_grad()
+        cross_entropy(self.net(images_NCHW), labels_N).backward()
+        self.optimiser.step()
+        self.step_seconds.append(_now(images_NCHW.device) - start)
+
+    @torch.no_grad()
+    def test_error_percent(self, batches: list[Batch]) -> float:
+        wrong = [(self.net(x).argmax(dim=1) != labels_N).double() for x, labels_N in batches]
+        return 100 * torch.cat(wrong).mean().item()
+
+    @property
+    def seconds(self) -> float:
+        """Steps taken times the median of a step: a pause of the machine does not count."""
+        return len(self.step_seconds) * statistics.median(self.step_seconds)
+
+
+def time_to_target(
+    run: Run,
+    layer: Literal["renorm", "torch"],
+    width: int,
+    lr: float,
+    target_error_percent: float,
+    max_steps: int,
+    eval_every_steps: int,
+    batch_size: int,
+    test_size: int,
+) -> Iterator[Row]:
+    """Trains a plain and a normalised GRU in turns on the same batches until both reach an error.
+
+    Both take a step on each batch until their own test error is at the target, or for `max_steps`
+    steps. Rows: steps, seconds and milliseconds a step of each, and the ratios of the normalised to
+    the plain one. Testing is not timed. Of a network that does not reach the target the steps and
+    seconds are lower bounds, and `reached` is 0.
+
+    Args:
+        layer: the layer norm: this repository's, which guards its accuracy, or torch's.
+        lr: of both.
+
+    Source: Figure 1 and section 6.4 of the paper, whose networks are not these.
+    """
+    contestants = {}
+    for norm in ("none", "layernorm"):
+        torch.manual_seed(run.key.seed)
+        net = RowGRU(norm, width)  # type: ignore[arg-type]
+        if layer == "torch":
+            _use_torchs_layer_norm(net)
+        contestants[norm] = Contestant(net.to(run.device), lr)
+    train, test = _loaders(run, batch_size, test_size)
+    step = 0
+    while step < max_steps and not all(c.arrived for c in contestants.values()):
+        for batch in train:
+            step += 1
+            running = [c for c in contestants.values() if not c.arrived]
+            for contestant in running:
+                contestant.step(batch)
+            if step % eval_every_steps == 0:
+                for contestant in running:
+                    error = contestant.test_error_percent(test)
+                    contestant.arrived = error <= target_error_percent
+            if step == max_steps or all(c.arrived for c in contestants.values()):
+                break
+    yield from _rows(contestants["none"], contestants["layernorm"])
+
+
+def _rows(plain: Contestant, normalised: Contestant) -> Iterator[Row]:
+    for name, contestant in (("plain", plain), ("layernorm", normalised)):
+        yield Row(f"{name}_steps_to_target", len(contestant.step_seconds), "step")
+        yield Row(f"{name}_seconds_to_target", contestant.seconds, "s")
+        milliseconds = 1e3 * statistics.median(contestant.step_seconds)
+        yield Row(f"{name}_step_time_ms", milliseconds, "ms")
+    # The same steps of both, one after the other: what else the machine does falls on both.
+    pairs = zip(plain.step_seconds, normalised.step_seconds, strict=False)
+    yield Row("step_time_ratio", statistics.median(b / a for a, b in pairs), "1")
+    yield Row("time_ratio", normalised.seconds / plain.seconds, "1")
+    yield Row("reached", float(normalised.arrived), "flag")
+
+
+def _loaders(run: Run, batch_size: int, test_size: int) -> tuple[ArrayLoader, list[Batch]]:
+    data = run.dataset()
+    common = {"mean": data.manifest.mean, "std": data.manifest.std, "device": run.device}
+    train, test = (
+        ArrayLoader(
+            data.array(f"{split}_images")[:size],
+            data.array(f"{split}_labels")[:size],
+            batch_size=batch,
+            shuffle=split == "train",
+            seed=run.key.seed,
+            **common,  # type: ignore[arg-type]
+        )
+        for split, size, batch in (("train", None, batch_size), ("test", test_size, 1000))
+    )
+    return train, list(test)
+
+
+def _use_torchs_layer_norm(net: nn.Module) -> None:
+    """Swaps every layer norm for torch's, in place."""
+    for parent in list(net.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.LayerNorm):
+                setattr(parent, name, nn.LayerNorm(child.normalized_shape))
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
