@@ -14,6 +14,7 @@ from papers.nf_resnet.method import Method
 from papers.nf_resnet.model import ResNet
 from shared.norms import clip_adaptively_
 from shared.training.classifier import Classifier
+from shared.training.grouped import Batch
 
 REFERENCE_BATCH = 256
 """Learning rates are given for a batch of this size."""
@@ -67,7 +68,7 @@ class NFClassifier(Classifier):
         assert data is not None
         return data.batch_size
 
-    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], _: int) -> torch.Tensor:
+    def _loss(self, batch: Batch) -> torch.Tensor:
         images_NCHW, labels_N = batch
         logits_NK = self.net(images_NCHW)
         loss = cross_entropy(logits_NK, labels_N, label_smoothing=self.label_smoothing)

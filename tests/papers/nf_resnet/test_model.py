@@ -117,7 +117,7 @@ def timm_block(channels, beta, gamma, eps):
 @pytest.mark.parametrize("channels", [8, 16])
 def test_a_block_equals_timm_s_on_copied_weights(channels):
     torch.manual_seed(1)
-    block = Block("nf", 8, channels, 1, variance=1.44, drop_rate=0.0, skip_gain=0.7).double()
+    block = Block("nf", 8, channels, 1, variance=1.44, drop_rate=0.0, skip_gain=0.75).double()
     theirs = timm_block(channels, 1.44**-0.5, GAMMA, eps=1e-30)
     pairs = {"conv1": block.branch[0], "conv2": block.branch[2], "conv3": block.branch[4]}
     if block.shortcut is not None:
@@ -130,7 +130,7 @@ def test_a_block_equals_timm_s_on_copied_weights(channels):
             conv.weight.copy_(ours.parametrizations.weight.original)
             conv.gain.copy_(ours.parametrizations.weight[0].gain.view(-1, 1, 1, 1))
             conv.bias.copy_(ours.bias)
-        theirs.skipinit_gain.fill_(0.7)
+        theirs.skipinit_gain.fill_(0.75)
     x = torch.randn(2, 8, 6, 6, dtype=torch.float64)
     torch.testing.assert_close(block(x), theirs(x), rtol=1e-11, atol=1e-11)
 
