@@ -1,0 +1,1 @@
+"""NF-ResNets: residual networks whose signal is kept in shape without normalization."""
