@@ -1,7 +1,7 @@
 """Readers of upstream formats: raw files in, arrays out. Strict, and without pickle.
 
 A reader is a function `(folder of raw files, registry entry) -> Arrays`; `FORMATS` names them. A
-new format, or a data set derived from another prepared one, is one more function there.
+new format is one more function there. Data sets made of prepared ones are in `shared.data.derived`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from shared.records.dataset import Dataset
 
 @dataclass(frozen=True)
 class Arrays:
-    """What a reader gives: images (N, C, H, W) uint8 and labels (N,) int64, by name."""
+    """The arrays of a data set by name, e.g. `train_images` (N, C, H, W) and `train_labels` (N,).
+
+    Images are uint8 and labels int64. Which arrays there are is the data set's own choice.
+    """
 
     arrays: dict[str, NDArray[np.uint8] | NDArray[np.int64]]
     num_classes: int
