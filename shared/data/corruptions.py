@@ -13,6 +13,7 @@ Source: Hendrycks, Dietterich (2019), arXiv 1903.12261.
 from __future__ import annotations
 
 import io
+import math
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -84,16 +85,18 @@ def defocus_blur(x_NHW: Images, radius: float, random: Random) -> Any:
     return _convolve(x_NHW, disk / disk.sum())
 
 
-def glass_blur(x_NHW: Images, strength: tuple[float, int], random: Random) -> Any:
-    """Each pixel changes places with a random neighbour, (std of a blur around it, rounds)."""
-    std, rounds = strength
+def glass_blur(x_NHW: Images, strength: tuple[float, float], random: Random) -> Any:
+    """(std, swaps): pixels change places with neighbours that often, between two small blurs."""
+    std, swaps = strength
     y_NHW = ndimage.gaussian_filter(x_NHW, (0, std, std))
     height, width = y_NHW.shape[1:]
     image_N = np.arange(len(y_NHW))
+    rounds = math.ceil(swaps)
     for _ in range(rounds):
         for row in range(1, height - 1):
             for column in range(1, width - 1):
-                row_N, column_N = random.integers(-1, 2, (2, len(y_NHW)))
+                moves_N = random.random(len(y_NHW)) < swaps / rounds
+                row_N, column_N = random.integers(-1, 2, (2, len(y_NHW))) * moves_N
                 there = (image_N, row + row_N, column + column_N)
                 swapped_N = y_NHW[there]
                 y_NHW[there] = y_NHW[:, row, column]
@@ -232,8 +235,8 @@ CORRUPTIONS: dict[str, tuple[Callable[[Images, Any, Random], Any], tuple[Any, ..
     "gaussian_noise": (gaussian_noise, (0.04, 0.06, 0.09, 0.13, 0.18)),
     "shot_noise": (shot_noise, (100, 50, 25, 12, 6)),
     "impulse_noise": (impulse_noise, (0.01, 0.03, 0.05, 0.08, 0.12)),
-    "defocus_blur": (defocus_blur, (0.5, 0.8, 1.2, 1.6, 2.0)),
-    "glass_blur": (glass_blur, ((0.2, 1), (0.3, 1), (0.4, 1), (0.5, 1), (0.5, 2))),
+    "defocus_blur": (defocus_blur, (0.7, 0.95, 1.2, 1.6, 2.0)),
+    "glass_blur": (glass_blur, ((0.4, 0.1), (0.4, 0.25), (0.4, 0.5), (0.5, 1), (0.5, 2))),
     "motion_blur": (motion_blur, (3, 4, 5, 6, 7)),
     "zoom_blur": (zoom_blur, (1.06, 1.12, 1.18, 1.24, 1.3)),
     "snow": (snow, ((0.005, 0.02), (0.01, 0.04), (0.015, 0.06), (0.02, 0.08), (0.03, 0.1))),

@@ -32,7 +32,7 @@ class DebianPackage(Record):
 class DatasetMeta(Record):
     """The `meta` of one output in data.dvc."""
 
-    format: Literal["idx", "cifar"]
+    format: Literal["idx", "cifar", "cifar_c"]
     licence: str
     homepage: str
     files: tuple[RawFile, ...] = Field(min_length=1)

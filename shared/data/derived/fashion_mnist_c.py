@@ -1,7 +1,7 @@
 """Fashion-MNIST with 15 corruptions at 5 severities, in the style of CIFAR-10-C.
 
 `test_KIND_SEVERITY_images`: all 10,000 test images at severity 5, the first 2,500 at the others,
-where curves over the severity need no more. `train_KIND_5_images`: the first 20,000 training
+where curves over the severity need no more. `train_KIND_5_images`: the first 10,000 training
 images, for methods that adapt on other images than they are tested on. Labels: the first entries
 of `test_labels` and `train_labels`.
 """
@@ -13,7 +13,7 @@ from shared.data.formats import Arrays
 from shared.data.load import PreparedData
 
 NUM_MILD = 2_500
-NUM_TRAIN = 20_000
+NUM_TRAIN = 10_000
 TRAIN_KINDS = ("gaussian_noise", "defocus_blur", "fog", "jpeg_compression")  # one of each group
 
 
