@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -116,7 +116,7 @@ class Tent(nn.Module):
         self.model.load_state_dict(weights)
         self.optimiser.load_state_dict(optimiser)
 
-    def train(self, mode: bool = True) -> Tent:
+    def train(self, mode: bool = True) -> Self:
         """Only sets the flag: the model adapts in either mode, and its layers stay in `eval`."""
         self.training = mode
         return self

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from shared.norms import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 
-OPEN: dict[type[nn.Module], type[nn.Module]] = {
+OpenBatchNorm = BatchNorm1d | BatchNorm2d | BatchNorm3d | SyncBatchNorm
+OPEN: dict[type[nn.Module], type[OpenBatchNorm]] = {
     nn.BatchNorm1d: BatchNorm1d,
     nn.BatchNorm2d: BatchNorm2d,
     nn.BatchNorm3d: BatchNorm3d,
@@ -41,13 +42,16 @@ def normalise_by(model: nn.Module, statistics: Literal["batch", "source"]) -> nn
         ValueError: a batch norm with a forward of its own, or without the statistics asked for.
 
     Example:
-        >>> net = normalise_by(nn.Sequential(nn.BatchNorm1d(2, affine=False)), "batch").eval()
-        >>> net(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).round(decimals=2).tolist()
-        [[-1.0, 0.0], [1.0, 0.0]]
+        >>> import torch
+        >>> net = normalise_by(nn.Sequential(nn.BatchNorm1d(1, affine=False)), "batch").eval()
+        >>> net(torch.tensor([[1.0], [3.0]])).round(decimals=2).tolist()
+        [[-1.0], [1.0]]
     """
     if statistics not in SOURCES:
         raise ValueError(f"tent: got statistics {statistics!r}, expected 'batch' or 'source'")
-    for path, old in list(model.named_modules()):
+    made: dict[nn.Module, OpenBatchNorm] = {}
+    # With duplicates: a layer that stands at two places is replaced at both.
+    for path, old in list(model.named_modules(remove_duplicate=False)):
         if not isinstance(old, nn.modules.batchnorm._BatchNorm):
             continue
         if statistics == "source" and old.running_mean is None:
@@ -55,17 +59,18 @@ def normalise_by(model: nn.Module, statistics: Literal["batch", "source"]) -> nn
                 f"tent: {path or 'model'}: got a batch norm without running statistics, expected "
                 "some for statistics='source': use 'batch'"
             )
-        new = _open(path, old)
-        new.source = SOURCES[statistics]
+        if old not in made:
+            made[old] = _open(path, old)
+            made[old].source = SOURCES[statistics]
         if not path:
-            return new
+            return made[old]
         parent, _, name = path.rpartition(".")
-        setattr(model.get_submodule(parent), name, new)
+        setattr(model.get_submodule(parent), name, made[old])
     return model
 
 
-def _open(path: str, old: nn.modules.batchnorm._BatchNorm) -> nn.Module:
-    if hasattr(old, "source"):  # one of ours, perhaps with an `estimate` of its own
+def _open(path: str, old: nn.modules.batchnorm._BatchNorm) -> OpenBatchNorm:
+    if isinstance(old, OpenBatchNorm):  # one of ours, perhaps with an `estimate` of its own
         return old
     has_tail = isinstance(getattr(old, "act", None), nn.Module) and hasattr(old, "drop")
     kind = BatchNormAct2d if has_tail else OPEN.get(type(old))
@@ -84,5 +89,5 @@ def _open(path: str, old: nn.modules.batchnorm._BatchNorm) -> nn.Module:
         new.register_buffer(name, getattr(old, name))
     if has_tail:
         assert isinstance(new, BatchNormAct2d)
-        new.drop, new.act = old.drop, old.act
+        new.drop, new.act = old.get_submodule("drop"), old.get_submodule("act")
     return new

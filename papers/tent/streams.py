@@ -46,7 +46,7 @@ def load_source(run: Run, name: str) -> Source:
     net.load_state_dict(
         {key.removeprefix("net."): value for key, value in weights.items() if key[:4] == "net."}
     )
-    net.to(run.device, memory_format=torch.channels_last)
+    net.to(run.device).to(memory_format=torch.channels_last)
     return Source(net.eval(), weights["pixel_mean"], weights["pixel_std"])
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import ndimage
+from scipy import ndimage  # type: ignore[import-untyped]
 
 Images = NDArray[np.float32]
 Random = np.random.Generator

