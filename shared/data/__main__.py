@@ -12,12 +12,20 @@ from shared.data.prepare import prepare
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m shared.data", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (
-        ("fetch", "get the raw files and verify them: data/NAME/, results/fetched/NAME.json"),
-        ("prepare", "make arrays of the raw files: results/prepared/NAME/"),
+    for name, text, names in (
+        (
+            "fetch",
+            "get the raw files and verify them: data/NAME/, results/fetched/NAME.json",
+            "a data set of data.dvc",
+        ),
+        (
+            "prepare",
+            "make arrays of the raw files, or of another data set: results/prepared/NAME/",
+            "a data set of data.dvc, or a derived one",
+        ),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("name", metavar="NAME", help="a data set of data.dvc")
+        command.add_argument("name", metavar="NAME", help=names)
     chosen = parser.parse_args(arguments)
     try:
         {"fetch": fetch, "prepare": prepare}[chosen.command](chosen.name)

@@ -11,6 +11,7 @@ from shared.data.sources import MIRROR, SOURCES, NotApplicableError, SourceError
 from shared.data.verified import WrongFileError, check, describe
 from shared.records.base import RecordError, read_record, write_json
 from shared.records.dataset import Dataset, RawFile, Receipt
+from shared.records.derived import DERIVED
 
 
 def fetch(name: str) -> Receipt:
@@ -22,6 +23,11 @@ def fetch(name: str) -> Receipt:
     Raises:
         DataError: the files could not be had; says what was tried and what to do.
     """
+    if name in DERIVED:
+        raise DataError(
+            f"{name} is made of {DERIVED[name]} and has no raw files. Fetch and prepare "
+            f"{DERIVED[name]}, then run `python -m shared.data prepare {name}`."
+        )
     dataset = find(name)
     folder = RAW / name
     try:

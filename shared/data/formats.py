@@ -1,18 +1,20 @@
 """Readers of upstream formats: raw files in, arrays out. Strict, and without pickle.
 
 A reader is a function `(folder of raw files, registry entry) -> Arrays`; `FORMATS` names them. A
-new format, or a data set derived from another prepared one, is one more function there.
+new format is one more function there. Data sets made of prepared ones are in `shared.data.derived`.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import tarfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,10 @@ from shared.records.dataset import Dataset
 
 @dataclass(frozen=True)
 class Arrays:
-    """What a reader gives: images (N, C, H, W) uint8 and labels (N,) int64, by name."""
+    """The arrays of a data set by name, e.g. `train_images` (N, C, H, W) and `train_labels` (N,).
+
+    Images are uint8 and labels int64. Which arrays there are is the data set's own choice.
+    """
 
     arrays: dict[str, NDArray[np.uint8] | NDArray[np.int64]]
     num_classes: int
@@ -153,14 +158,15 @@ def read_cifar_set(folder: Path, dataset: Dataset) -> Arrays:
 
 
 def read_members(archive: Path, folder: str, names: set[str]) -> dict[str, bytes]:
-    """The content of the files FOLDER/NAME of a tar.gz archive; nothing is written to disk.
+    """The content of the files FOLDER/NAME of a .tar or .tar.gz; nothing is written to disk.
 
     Raises:
         DataError: not such an archive, or a file is missing, twice there, or not a plain file.
     """
     found: dict[str, bytes] = {}
+    mode: Literal["r:gz", "r:"] = "r:gz" if archive.suffix == ".gz" else "r:"
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        with tarfile.open(archive, mode) as tar:
             for member in tar:
                 inner, _, name = member.name.rpartition("/")
                 if inner != folder or name not in names:
@@ -172,7 +178,8 @@ def read_members(archive: Path, folder: str, names: set[str]) -> dict[str, bytes
                     raise DataError(f"{archive}: {member.name}: expected one plain file")
                 found[name] = content.read()
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{archive}: not a whole tar.gz archive: {error}") from None
+        kind = "tar.gz" if mode == "r:gz" else "tar"
+        raise DataError(f"{archive}: not a whole {kind} archive: {error}") from None
     if absent := names - set(found):
         raise DataError(f"{archive}: has no {', '.join(sorted(f'{folder}/{n}' for n in absent))}")
     return found
@@ -198,6 +205,85 @@ def _check_labels(
         raise DataError(f"{path}: got label {highest}, expected 0..{num_classes - 1}")
 
 
+CIFAR_C_CLASSES = {"CIFAR-10-C.tar": 10, "CIFAR-100-C.tar": 100}
+CIFAR_C_KINDS = (
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+)
+
+
+def read_cifar_c_set(folder: Path, dataset: Dataset) -> Arrays:
+    """The archive of CIFAR-10-C or CIFAR-100-C: the 15 corruptions of the benchmark.
+
+    A file KIND.npy holds the test images at severity 1, then 2 and so on to 5. The arrays are
+    `test_KIND_SEVERITY_images` and `test_labels`; there are no training images.
+
+    Raises:
+        DataError: the archive or a file in it is not what the format demands; names both.
+    """
+    name = dataset.meta.files[0].name
+    if name not in CIFAR_C_CLASSES:
+        raise DataError(
+            f"data.dvc: {dataset.name}: got the file {name!r}, expected one of "
+            f"{', '.join(CIFAR_C_CLASSES)}"
+        )
+    archive, inner = folder / name, name.removesuffix(".tar")
+    files = [f"{kind}.npy" for kind in (*CIFAR_C_KINDS, "labels")]
+    members = read_members(archive, inner, set(files))
+    # Popped one by one: the archive has gigabytes.
+    loaded = {
+        file[:-4]: _npy(members.pop(file), archive / inner / file, images=file != "labels.npy")
+        for file in files
+    }
+    labels = loaded.pop("labels").astype(np.int64)
+    num = len(labels) // 5
+    for kind, images in loaded.items():
+        if len(images) != len(labels) or len(labels) % 5:
+            raise DataError(
+                f"{archive / inner / kind}.npy: got {len(images)} images and {len(labels)} labels, "
+                "expected as many of both, for five severities"
+            )
+    if (labels.reshape(5, num) != labels[:num]).any():
+        raise DataError(f"{archive / inner}/labels.npy: expected the same labels five times")
+    _check_labels(labels, CIFAR_C_CLASSES[name], archive / inner / "labels.npy")
+    arrays: dict[str, NDArray[np.uint8] | NDArray[np.int64]] = {"test_labels": labels[:num]}
+    for kind, images_NHWC in loaded.items():
+        for severity in range(1, 6):
+            part = images_NHWC[(severity - 1) * num : severity * num]
+            arrays[f"test_{kind}_{severity}_images"] = part.transpose(0, 3, 1, 2)
+    return Arrays(arrays, CIFAR_C_CLASSES[name])
+
+
+def _npy(content: bytes, path: Path, *, images: bool) -> NDArray[np.uint8]:
+    """One array without pickle: images (N, 32, 32, 3), or labels (N,), of bytes and not empty."""
+    try:
+        array: NDArray[np.uint8] = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DataError(f"{path}: not a whole array: {error}") from None
+    shape = (32, 32, 3) if images else ()
+    if array.dtype != np.uint8 or array.ndim < 1 or array.shape[1:] != shape or not len(array):
+        expected = ", ".join(map(str, ("N", *shape)))
+        raise DataError(f"{path}: got {array.dtype} {array.shape}, expected uint8 ({expected})")
+    return array
+
+
 Reader = Callable[[Path, Dataset], Arrays]
 
-FORMATS: dict[str, Reader] = {"idx": read_idx_set, "cifar": read_cifar_set}
+FORMATS: dict[str, Reader] = {
+    "idx": read_idx_set,
+    "cifar": read_cifar_set,
+    "cifar_c": read_cifar_c_set,
+}

@@ -1,21 +1,32 @@
-"""Prepare: the raw files of a data set as arrays to map into memory, with a manifest."""
+"""Prepare: a data set as arrays to map into memory, with a manifest.
+
+The arrays come from raw files (data.dvc) or from another prepared data set (`DERIVED`).
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.data.formats import FORMATS, Arrays
+from shared.data.load import load
 from shared.data.lock import alone
 from shared.data.registry import PREPARED, RAW, DataError, find
 from shared.data.verified import WrongFileError, check, describe, sha256_of
 from shared.records.base import write_json
 from shared.records.dataset import Array, Dataset, Manifest
+from shared.records.derived import DERIVED, derivation_module
 
 IMAGES_AT_A_TIME = 1000
+
+# Makes the arrays and puts them into a folder: what waits until the folder is ours alone.
+Preparation = Callable[[Path], Manifest]
 
 
 def prepare(name: str) -> Manifest:
@@ -24,25 +35,66 @@ def prepare(name: str) -> Manifest:
     While the manifest is there the arrays are whole: it is removed first and written last.
 
     Raises:
-        DataError: the raw files are missing or wrong; says what to do.
+        DataError: the raw files, or the data set that this one is made of, are missing or wrong;
+            says what to do.
     """
-    dataset = find(name)
+    write_arrays = _derived(name) if name in DERIVED else _from_raw_files(name)
     folder = PREPARED / name
-    _check_raw(dataset, RAW / name)
     try:
         with alone(PREPARED / f".{name}.lock", f"prepare {name}"):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "manifest.json").unlink(missing_ok=True)
-            read = FORMATS[dataset.meta.format](RAW / name, dataset)
-            manifest = _manifest(dataset, read, folder)
+            manifest = write_arrays(folder)
             write_json(folder / "manifest.json", manifest)
     except OSError as error:
         raise DataError(f"{name}: {describe(error, folder)}") from None
     return manifest
 
 
+def _from_raw_files(name: str) -> Preparation:
+    dataset = find(name)
+    _check_raw(dataset, RAW / name)
+
+    def write_arrays(folder: Path) -> Manifest:
+        read = FORMATS[dataset.meta.format](RAW / name, dataset)
+        images = read.arrays.get("train_images")
+        mean, std = ((), ()) if images is None else channel_statistics(images)
+        return Manifest(
+            dataset=name,
+            arrays=_write_all(folder, read),
+            num_classes=read.num_classes,
+            classes=read.classes,
+            mean=mean,
+            std=std,
+            raw_sha256={file.name: file.sha256 for file in dataset.meta.files},
+        )
+
+    return write_arrays
+
+
+def _derived(name: str) -> Preparation:
+    source = load(DERIVED[name])
+
+    def write_arrays(folder: Path) -> Manifest:
+        made: Arrays = importlib.import_module(derivation_module(name)).make(source)
+        return Manifest(
+            dataset=name,
+            arrays=_write_all(folder, made),
+            num_classes=made.num_classes,
+            classes=made.classes,
+            # Not of the made images: what was trained on the source is tested as it was trained.
+            mean=source.manifest.mean,
+            std=source.manifest.std,
+            raw_sha256={},
+            source=source.manifest.dataset,
+            source_sha256=source.sha256,
+        )
+
+    return write_arrays
+
+
 def channel_statistics(
-    images_NCHW: NDArray[np.uint8],
+    images_NCHW: NDArray[Any],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel over all pixels, on the scale 0..1.
 
@@ -92,17 +144,8 @@ def _check_raw(dataset: Dataset, folder: Path) -> None:
             ) from None
 
 
-def _manifest(dataset: Dataset, read: Arrays, folder: Path) -> Manifest:
-    mean, std = channel_statistics(read.arrays["train_images"])  # type: ignore[arg-type]
-    return Manifest(
-        dataset=dataset.name,
-        arrays={name: _write(folder / f"{name}.npy", array) for name, array in read.arrays.items()},
-        num_classes=read.num_classes,
-        classes=read.classes,
-        mean=mean,
-        std=std,
-        raw_sha256={file.name: file.sha256 for file in dataset.meta.files},
-    )
+def _write_all(folder: Path, made: Arrays) -> dict[str, Array]:
+    return {name: _write(folder / f"{name}.npy", array) for name, array in made.arrays.items()}
 
 
 def _write(path: Path, array: NDArray[np.uint8] | NDArray[np.int64]) -> Array:

@@ -5,8 +5,8 @@ parameter, a digest over the module that it runs and all modules of this reposit
 imports, directly or not. The digest is taken from the syntax tree without comments, docstrings
 and line numbers: only an edit that can change a number changes it.
 
-Not seen are imports of computed names. A run and a report load code of their paper in that way, so
-the digest of each is taken over two modules: its own, and that of the paper.
+Not seen are imports of computed names. A run and a report load code of their paper in that way, and
+a derived data set its derivation, so the digest of each is taken over two modules.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from shared.plan.lost import LostFiles
 from shared.records.base import RecordError
 from shared.records.catalog import paper_names
 from shared.records.dataset import Dataset, read_registry
+from shared.records.derived import DERIVED, derivation_module
 from shared.records.experiment import RunKey, RunSettings, Scale, resolve
 from shared.records.paper import Paper, read_paper
 from shared.records.results import metrics_file, planned_runs, verdicts_file
@@ -88,8 +89,20 @@ class Plan:
         }
 
     @exits_on_error
+    def prepare_inputs(self, wildcards: Any) -> list[str]:
+        """The receipt of the raw files, or the data set that a derived one is made of."""
+        name = wildcards.dataset
+        if name in DERIVED:
+            return [f"results/prepared/{DERIVED[name]}/manifest.json"]
+        self._dataset(name)
+        return [f"results/fetched/{name}.json"]
+
+    @exits_on_error
     def prepare_params(self, wildcards: Any) -> dict[str, Any]:
-        return {"code": self._code.digest("shared.data.prepare")}
+        modules = ["shared.data.prepare"]
+        if wildcards.dataset in DERIVED:
+            modules.append(derivation_module(wildcards.dataset))
+        return {"code": self._code.digest(*modules)}
 
     # Runs
 
@@ -99,7 +112,8 @@ class Plan:
         settings = self._resolve(wildcards)
         needed = [str(key.directory() / "provenance.json") for key in settings.needs.values()]
         if settings.dataset is not None:
-            self._dataset(settings.dataset)
+            if settings.dataset not in DERIVED:
+                self._dataset(settings.dataset)
             needed.append(f"results/prepared/{settings.dataset}/manifest.json")
         return needed
 
@@ -233,8 +247,8 @@ class Plan:
             self._registry = read_registry()
         if name not in self._registry:
             raise RecordError(
-                f"got data set {name!r}, expected one of {', '.join(self._registry)}. "
-                "A data set is an entry of data.dvc."
+                f"got data set {name!r}, expected one of {', '.join([*self._registry, *DERIVED])}. "
+                "A data set is an entry of data.dvc, or one derived from such an entry."
             )
         return self._registry[name]
 

@@ -32,7 +32,7 @@ class DebianPackage(Record):
 class DatasetMeta(Record):
     """The `meta` of one output in data.dvc."""
 
-    format: Literal["idx", "cifar"]
+    format: Literal["idx", "cifar", "cifar_c"]
     licence: str
     homepage: str
     files: tuple[RawFile, ...] = Field(min_length=1)
@@ -71,12 +71,17 @@ class Manifest(Record):
     """results/prepared/<dataset>/manifest.json, written last: where it is, the arrays are whole."""
 
     dataset: str
-    arrays: dict[str, Array] = Field(description="e.g. train_images (N, C, H, W) uint8")
+    arrays: dict[str, Array] = Field(description="e.g. test_images (N, C, H, W) uint8")
     num_classes: int | None
     classes: tuple[str, ...] = ()
-    mean: tuple[float, ...] = Field(description="per channel of train_images, scaled to 0..1")
+    mean: tuple[float, ...] = Field(
+        description="per channel of train_images, scaled to 0..1; those of the source in a derived "
+        "data set; empty in one without train_images"
+    )
     std: tuple[float, ...]
-    raw_sha256: dict[str, Sha256]
+    raw_sha256: dict[str, Sha256] = Field(description="of its raw files; none if it is derived")
+    source: str | None = Field(None, description="the data set that a derived one is made of")
+    source_sha256: Sha256 | None = Field(None, description="of the manifest of the source")
 
 
 def read_registry(path: Path = Path("data.dvc")) -> dict[str, Dataset]:

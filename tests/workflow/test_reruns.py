@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflow.synthetic import registry, snakemake
+from tests.workflow.synthetic import registry, snakemake, write
 
 SEEDS = {"alpha": 3, "beta": 1}
 REPORT = ("judge", "notebook", "page")
@@ -208,3 +208,21 @@ def test_a_lost_file_is_made_again_although_the_page_is_there(project, gone, exp
     assert snakemake(project).returncode == 0
     assert path.exists()
     assert planned(project) == set()
+
+
+def test_a_derived_data_set_follows_its_source_and_its_own_code(project):
+    halves = "shared/data/derived/halves.py"
+    write(project / halves, "PARTS = 2\n")
+    edit(project, "shared/records/derived.py", "DERIVED: ", 'DERIVED = {"halves": "first"}\n_: ')
+    edit(project, "papers/beta/paper.yaml", "dataset: second", "dataset: halves")
+    made = {"prepare halves"} | runs("beta") | steps("beta")
+    assert planned(project, "reports/beta.html") == made
+    assert snakemake(project, "reports/beta.html").returncode == 0
+    assert planned(project, "reports/beta.html") == set()
+
+    edit(project, halves, "2", "3")
+    assert "prepare halves" in planned(project, "reports/beta.html")
+    edit(project, halves, "3", "2")
+    registry(project, first="c", second="b")
+    expected = {"fetch first", "prepare first"} | made
+    assert planned(project, "reports/beta.html") == expected

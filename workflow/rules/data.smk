@@ -15,7 +15,7 @@ rule fetch:
 
 rule prepare:
     input:
-        "results/fetched/{dataset}.json",
+        PLAN.prepare_inputs,
     output:
         "results/prepared/{dataset}/manifest.json",
     log:

@@ -1,0 +1,1 @@
+"""Tent: test-time adaptation by minimising the entropy of the predictions."""
