@@ -270,15 +270,15 @@ def test_opcheck_norm(groups: int, layout: str, device: str) -> None:
     w, b = w.requires_grad_(), b.requires_grad_()
     for affine in ((w, b), (w, None), (None, None)):
         args = (x, *affine, groups, True, 1e-5, "native")
-        torch.library.opcheck(norm_ops.norm_op, args)
+        torch.library.opcheck(norm_ops.norm_op.op, args)
         y, mean, rstd = norm_ops.norm_op(*args)
         grad = torch.randn_like(y).requires_grad_()
         tail = (mean, rstd, groups, True, [True] * 3, "native")
-        torch.library.opcheck(norm_ops.norm_backward_op, (grad, x, affine[0], *tail))
+        torch.library.opcheck(norm_ops.norm_backward_op.op, (grad, x, affine[0], *tail))
         plain = [None if t is None else t.detach() for t in (x, affine[0])]
         v = torch.randn_like(x).detach()
         double = (v, plain[1], None, grad.detach(), *plain, *tail)
-        torch.library.opcheck(norm_ops.norm_double_backward_op, double)
+        torch.library.opcheck(norm_ops.norm_double_backward_op.op, double)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # within torch
@@ -290,12 +290,12 @@ def test_opcheck_pointwise(device: str) -> None:
     full = (leaf(3, 4, 5), leaf(1), leaf(1), leaf(3, 4, 5), w, b)
     for tensors in (full, (*full[:2], None, None, None, None)):
         args = (*tensors, "erf", "native")
-        torch.library.opcheck(pointwise_ops.pointwise_op, args)
+        torch.library.opcheck(pointwise_ops.pointwise_op.op, args)
         grad = leaf(3, 4, 5)
-        torch.library.opcheck(pointwise_ops.pointwise_backward_op, (grad, *args))
+        torch.library.opcheck(pointwise_ops.pointwise_backward_op.op, (grad, *args))
         plain = [None if t is None else t.detach() for t in tensors]
         double = (*plain, grad.detach(), *plain, "erf", "native")
-        torch.library.opcheck(pointwise_ops.pointwise_double_backward_op, double)
+        torch.library.opcheck(pointwise_ops.pointwise_double_backward_op.op, double)
 
 
 @by_case

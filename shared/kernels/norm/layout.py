@@ -68,9 +68,9 @@ def put(x: Tensor, groups: int, index: Tensor, values: Tensor) -> None:
 
 
 def sum_to(x: Tensor, shape: torch.Size) -> Tensor:
-    """Sums over the dimensions in which a tensor of `shape` was broadcast."""
+    """Sums over the dimensions in which a tensor of `shape` was broadcast; never x itself."""
     dims = [d for d, size in enumerate(shape) if size == 1 and x.shape[d] != 1]
-    return x.sum(dims, keepdim=True) if dims else x
+    return x.sum(dims, keepdim=True) if dims else x.clone()
 
 
 def dense(x: Tensor) -> Tensor:
