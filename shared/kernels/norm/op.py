@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from shared.kernels import library
-from shared.kernels.norm import fused, native, reference
+from shared.kernels.norm import cpp, fused, native, reference
 from shared.kernels.norm.layout import dense, group_size, num_groups
-from shared.kernels.registry import Implementation, Operator, register, run
+from shared.kernels.registry import Implementation, Operator, register, run, without_triton
 
 OPERATOR = register(
     Operator(
@@ -27,7 +27,12 @@ OPERATOR = register(
                 reference.forward, reference.backward, reference.double_backward
             ),
             "native": Implementation(native.forward, native.backward, native.double_backward),
-            "triton": Implementation(fused.forward, fused.backward, fused.double_backward),
+            "cpp": Implementation(
+                cpp.forward, cpp.backward, cpp.double_backward, cpp.obstacle, as_given=True
+            ),
+            "triton": Implementation(
+                fused.forward, fused.backward, fused.double_backward, without_triton
+            ),
         },
     )
 )
@@ -39,7 +44,7 @@ def variant(groups: int, centre: bool, x: Tensor) -> str:
         return "batch_norm"
     if not centre:
         return "rms_norm"
-    return "layer_norm" if groups == 1 and x.shape[2] == 1 else "group_norm"
+    return "layer_norm" if groups == 1 and x.dim() == 2 else "group_norm"
 
 
 def _wide(x: Tensor) -> torch.dtype:
@@ -74,6 +79,11 @@ def _like(value: Tensor | None, like: Tensor | None, needed: bool = True) -> Ten
     return torch.empty_like(like).copy_(value)
 
 
+def _made(value: Tensor | None, x: Tensor, needed: bool) -> Tensor:
+    """The result itself; empty where it is not needed or there is none."""
+    return value if value is not None and needed else x.new_empty(0)
+
+
 def _shaped(value: Tensor, x: Tensor) -> Tensor:
     """A result in x's shape. Not a view: autograd refuses to change one made in here in place."""
     result: Tensor = torch.ops.aten._unsafe_view(value, x.shape)
@@ -95,10 +105,13 @@ def _norm(
     eps: float,
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    flat = _flat(x)
-    forward = run("norm", "forward", impl, flat, variant(groups, centre, flat))
+    forward, as_given = run("norm", "forward", impl, x, variant(groups, centre, x))
     if x.numel() == 0:
         return _norm_fake(x, weight, bias, groups, centre, eps, impl)
+    if as_given:
+        result: tuple[Tensor, Tensor, Tensor] = forward(x, weight, bias, groups, centre, eps)
+        return result
+    flat = _flat(x)
     y, mean, rstd = forward(flat, _parameter(weight, x), _parameter(bias, x), groups, centre, eps)
     return _shaped(_like(y, flat), x), mean, rstd
 
@@ -153,9 +166,12 @@ def _norm_backward(
     need: list[bool],
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    flat = _flat(x)
-    backward = run("norm", "backward", impl, flat, variant(groups, centre, flat))
+    backward, as_given = run("norm", "backward", impl, x, variant(groups, centre, x))
     dx = dw = db = None
+    if as_given and x.numel() > 0:
+        dx, dw, db = backward(grad, x, weight, mean, rstd, groups, centre, need)
+        return _made(dx, x, need[0]), _made(dw, x, need[1]), _made(db, x, need[2])
+    flat = _flat(x)
     if x.numel() > 0:
         w = _parameter(weight, x)
         dx, dw, db = backward(_flat(grad), flat, w, mean, rstd, groups, centre, need)
@@ -214,9 +230,13 @@ def _norm_double_backward(
     need: list[bool],
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    flat = _flat(x)
-    double = run("norm", "double_backward", impl, flat, variant(groups, centre, flat))
+    double, as_given = run("norm", "double_backward", impl, x, variant(groups, centre, x))
     gg = gx = gw = None
+    if as_given and x.numel() > 0:
+        gg, gx, gw = double(v, p, q, grad, x, weight, mean, rstd, groups, centre, need)
+        gw = torch.zeros_like(weight) if gw is None and weight is not None else gw
+        return _made(gg, x, need[0]), _made(gx, x, need[1]), _made(gw, x, need[2])
+    flat = _flat(x)
     if x.numel() > 0:
         v = None if v is None else _flat(v)
         p, q, w = (_parameter(t, x) for t in (p, q, weight))
