@@ -1,4 +1,4 @@
-"""Compiles a C++ file of this package once a machine, with the machine's own compiler.
+"""Compiles C++ of this package once a machine, with the machine's own compiler.
 
 The result lies in the user's cache, under a name that tells source, compiler and processor apart.
 Python code names the digest of the source that it belongs to: what a result depends on is read
@@ -44,18 +44,28 @@ def _processor() -> str:
     return "\n".join(sorted({s for s in lines if s.startswith(("flags", "model name"))}))
 
 
+def digest(folder: Path) -> str:
+    """SHA-256 of the C++ in a folder."""
+    files = sorted(f for f in folder.iterdir() if f.suffix in (".cpp", ".h"))
+    return hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()
+
+
 @cache
 def load(source: Path, sha256: str) -> ctypes.CDLL:
     """The library made from `source`; compiled at the first call on this machine.
+
+    Args:
+        source: The file to compile; the headers beside it belong to it.
+        sha256: Of all of them, by name.
 
     Raises:
         ValueError: The source has another digest.
         OSError: There is no compiler, it failed, or the cache cannot be written.
     """
-    found = hashlib.sha256(source.read_bytes()).hexdigest()
+    found = digest(source.parent)
     if found != sha256:
         raise ValueError(
-            f"{source.name}: got a file of digest {found}, expected {sha256}: write the new digest "
+            f"{source.name}: got files of digest {found}, expected {sha256}: write the new digest "
             "into the Python module beside it, so that results of the old text count as old"
         )
     cxx = compiler()
@@ -63,8 +73,8 @@ def load(source: Path, sha256: str) -> ctypes.CDLL:
         raise OSError("no C++ compiler was found: install g++ or clang++, or set CXX")
     version = subprocess.run([cxx, "--version"], capture_output=True, check=False).stdout
     parts = (sha256.encode(), " ".join(FLAGS).encode(), version, _processor().encode())
-    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
-    library = _cache() / f"{source.stem}-{digest}.so"
+    key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
+    library = _cache() / f"{source.stem}-{key}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         # Processes that start together compile once.

@@ -5,9 +5,9 @@ A suite that passes a broken kernel proves nothing: each line below is one such 
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -37,7 +37,8 @@ class Mutation(NamedTuple):
 NORM_REFERENCE = "norm/reference.py", "reference"
 NORM_NATIVE = "norm/native.py", "native"
 NORM_TRITON = "norm/kernels.py", "triton"
-NORM_CPP = "norm/norm.cpp", "cpp"
+NORM_CPP = "norm/source/norm.h", "cpp"
+COLUMNS_CPP = "norm/source/columns.h", "cpp"
 POINTWISE = "pointwise/formula.py", "reference"
 POINTWISE_TRITON = "pointwise/kernels.py", "triton"
 MUTATIONS = [
@@ -86,7 +87,7 @@ MUTATIONS = [
     Mutation(*NORM_CPP, "k.mean_v * g - k.t * gx", "k.mean_v * g"),
     Mutation(*NORM_CPP, "return g * u;", "return g;"),
     Mutation(*NORM_CPP, ": p * sums[GX * stride]", ": 0"),
-    Mutation(*NORM_CPP, "s[PG] += pg;", ""),
+    Mutation(*COLUMNS_CPP, "s[PG] += pg;", ""),
     Mutation(*POINTWISE, "return f, first, -2 * f * first", "return f, first, 2 * f * first"),
     Mutation(*POINTWISE, "return torch.erf(z), first, -2", "return torch.erf(z), first, -1"),
     Mutation(*POINTWISE, "w * second + p * g * first", "w * second"),
@@ -131,14 +132,14 @@ def suite_fails(implementation: str, operator: str) -> bool:
     return False
 
 
-def break_compiled(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has `cpp` use a library made from `source`, compiled in a hurry."""
-    path = folder / "norm.cpp"
-    path.write_text(source)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    monkeypatch.setattr(build, "FLAGS", [f if f != "-O3" else "-O0" for f in build.FLAGS])
-    library = build.load(path, hashlib.sha256(source.encode()).hexdigest())
-    monkeypatch.setattr(cpp, "_function", lambda phase: getattr(library, phase))
+def break_compiled(file: Path, text: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Has `cpp` use a library in which one file has another text, compiled in a hurry."""
+    sources = shutil.copytree(file.parent, folder / "source")
+    (sources / file.name).write_text(text)
+    patch.setenv("XDG_CACHE_HOME", str(folder))
+    patch.setattr(build, "FLAGS", [f if f != "-O3" else "-O0" for f in build.FLAGS])
+    library = build.load(sources / cpp.SOURCE.name, build.digest(sources))
+    patch.setattr(cpp, "_function", lambda phase: getattr(library, phase))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_broken_backward_is_seen(
     broken = source.replace(mutation.old, mutation.new)
     operator = mutation.file.partition("/")[0]
     if mutation.implementation == "cpp":
-        break_compiled(broken, tmp_path, monkeypatch)
+        break_compiled(KERNELS / mutation.file, broken, tmp_path, monkeypatch)
         assert suite_fails("cpp", operator)
         return
     module = load(broken, tmp_path, "mutated")

@@ -1,4 +1,4 @@
-"""`norm` on a CPU by kernels of our own in C++ (norm.cpp): one pass for the sums, one to write.
+"""`norm` on a CPU by kernels of our own in C++ (source/): one pass for the sums, one to write.
 
 Compiled on the machine at the first use (build.py), which needs a C++ compiler. These functions
 take tensors as the op gets them: on small ones every view would cost more than the arithmetic.
@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from shared.kernels import build
-from shared.kernels.norm.layout import laid_out_as, sum_to
+from shared.kernels.norm.layout import Cotangents, Given, Gradients, laid_out_as, sum_to
 
-SOURCE = Path(__file__).with_name("norm.cpp")
-SHA256 = "d729eaf1757c1eb4416f9f2c3707ca3f758c591e7d62b58593acf13e2c921eaf"
+SOURCE = Path(__file__).with_name("source") / "norm.cpp"
+SHA256 = "0c34e80c12427bc5af3f23c54ece70ea9b287f5bfcdc39e0777203dccb89bfe5"
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
-PACK = struct.Struct("17q13Pd").pack  # as `Args` in norm.cpp
+PACK = struct.Struct("17q13Pd").pack  # as `Args` in norm.h
 BLOCK = 2**15  # elements: the least work of a block, which is what threads share
 MAX_BLOCKS = 16
 
@@ -86,15 +86,17 @@ def _plan(
     elif s == 1:
         grid, head = (n, groups), (n, groups, 1, k, c, k, k, wn, wc * k, 0, wc > 0)
     else:
-        grid, head = (n, groups), (n, groups, k, s, c * s, k * s, s, wn, wc * k, wc, ws > 0)
+        grid, head = (
+            (n, groups),
+            (n, groups, k, s, c * s, k * s, s, wn, wc * k, wc, ws > 0),
+        )
     blocks = min(max(shape.numel() // BLOCK, 1), MAX_BLOCKS)
     if columns and groups == 0:
         blocks, shared = (1 if head[-1] else blocks), False
     else:
         blocks = min(blocks, n if columns else grid[0] * grid[1])
-        shared = (grid[0] > 1 and head[7] == 0) or (
-            not columns and grid[1] > 1 and head[8] == 0
-        )
+        shared = (grid[0] > 1 and head[7] == 0) or (not columns and grid[1] > 1 and head[8] == 0)
+    shared = shared and blocks > 1
     count = c if groups == 0 else n * groups
     serial = shape.numel() < BLOCK
     return Plan((columns, *head), count, wide, columns, w, max(blocks, 1), shared, serial)
@@ -137,7 +139,12 @@ def _call(
 
 
 def forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    centre: bool,
+    eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `reference.forward`."""
     x = _dense(x)
@@ -152,58 +159,30 @@ def forward(
     return y, mean, rstd
 
 
-def backward(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def backward(grad: Tensor, given: Given, need: list[bool]) -> Gradients:
     """As `reference.backward`."""
-    none = None, None, None
-    wants = need[1] or need[2]
-    dx, _, dw, db = _backward(none, grad, x, weight, (mean, rstd), groups, centre, wants)
+    dx, _, dw, db = _backward((None, None, None), grad, given, need[1] or need[2])
     return dx, dw, db
 
 
 def double_backward(
-    v: Tensor | None,
-    p: Tensor | None,
-    q: Tensor | None,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    cotangents: Cotangents, grad: Tensor, given: Given, need: list[bool]
+) -> Gradients:
     """As `reference.double_backward`."""
-    cotangents = torch.zeros_like(x) if v is None else v, p, q
-    statistics = mean, rstd
-    gg, gx, gw, _ = _backward(cotangents, grad, x, weight, statistics, groups, centre, need[2])
+    v, p, q = cotangents
+    v = torch.zeros_like(given.x) if v is None else v
+    gg, gx, gw, _ = _backward((v, p, q), grad, given, need[2])
     return gg, gx, gw
 
 
 def _backward(
-    cotangents: tuple[Tensor | None, Tensor | None, Tensor | None],
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    statistics: tuple[Tensor, Tensor],
-    groups: int,
-    centre: bool,
-    wants_weight: bool,
+    cotangents: Cotangents, grad: Tensor, given: Given, wants_weight: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """First or (with v) second order; the gradients of weights are summed over the blocks."""
-    x = _dense(x)
-    shape = None if weight is None else weight.shape
-    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, groups)
     v, p, q = cotangents
+    x, weight = _dense(given.x), given.weight
+    shape = None if weight is None else weight.shape
+    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, given.groups)
     v = None if v is None else laid_out_as(v, x)
     out = torch.empty_like(x)
     out2 = None if v is None else torch.empty_like(x)
@@ -216,8 +195,9 @@ def _backward(
         db = w.new_zeros(size) if v is None else None
         w_numel = w.numel() if plan.shared else 0
     p, q = _weight(p, plan), _weight(q, plan)
+    statistics = given.mean, given.rstd
     tensors = x, laid_out_as(grad, x), v, w, None, p, q, *statistics, out, out2, dw, db
-    _call("renorm_backward", x, plan, centre, w_numel, tensors, 0.0)
+    _call("renorm_backward", x, plan, given.centre, w_numel, tensors, 0.0)
     return out, out2, _gradient(dw, weight, plan), _gradient(db, weight, plan)
 
 

@@ -10,9 +10,25 @@ Legend: N samples, C channels, S positions, G groups of a sample, K = C / G chan
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+# Of dx, dweight and dbias; and the results for x, weight, bias or for grad, x, weight.
+Cotangents = tuple[Tensor | None, Tensor | None, Tensor | None]
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+class Given(NamedTuple):
+    """What every backward gets beside gradients: the forward's inputs and its statistics."""
+
+    x: Tensor
+    weight: Tensor | None
+    mean: Tensor
+    rstd: Tensor
+    groups: int
+    centre: bool
 
 
 def num_groups(x: Tensor, groups: int) -> int:
