@@ -43,11 +43,11 @@ class Op:
         formulas = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         self.function: Any = type(kernel.__name__, (torch.autograd.Function,), formulas)
 
-    def __call__(self, x: torch.Tensor, *args: Any) -> Any:
-        """The op's results; its first argument is a tensor."""
-        if not _is_plain(x):
-            return self.op(x, *args)
-        return (self.function.apply if torch.is_grad_enabled() else self.kernel)(x, *args)
+    def __call__(self, *args: Any) -> Any:
+        """The op's results; its first argument is a tensor, or None."""
+        if not _is_plain(args[0]):
+            return self.op(*args)
+        return (self.function.apply if torch.is_grad_enabled() else self.kernel)(*args)
 
 
 def _is_plain(x: torch.Tensor | None) -> bool:

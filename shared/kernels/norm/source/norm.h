@@ -10,11 +10,7 @@
 
 #include "vectors.h"
 
-#ifndef CHUNK_
-#define CHUNK_ 32
-#endif
-constexpr i64 CHUNK = CHUNK_;  // rows of columns that are summed before the next channels' turn
-constexpr i64 TOGETHER = 4;    // rows of one weight that are written together
+constexpr i64 CHUNK = 16;  // rows of columns that are summed before the next channels' turn
 
 struct Args {  // cpp.py packs the same
     i64 dtype, columns, threads, centre;

@@ -91,37 +91,20 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
     // Blocks of groups: each has its own partial weight gradients, summed in order afterwards.
     template <bool EACH> void backward_runs() const {
         const i64 groups = a.outer * a.inner;
-        // Rows that share a weight are written together: its gradient is then touched less often.
-        const i64 together = EACH && a.inner == 1 && a.num_p == 1 && a.w_outer == 0 ? TOGETHER : 1;
 #pragma omp parallel for num_threads(a.threads) if (parallel())
         for (i64 block = 0; block < a.blocks; ++block) {
             std::vector<A> sums(NUM_SUMS * a.num_p);
             A* own_dw = dw ? dw + block * a.w_numel : nullptr;
             A* own_db = db ? db + block * a.w_numel : nullptr;
-            const i64 end = groups * (block + 1) / a.blocks;
-            for (i64 g = groups * block / a.blocks; g < end; g += together)
-                backward_groups<EACH>(g, std::min(together, end - g), sums.data(), own_dw, own_db);
+            for (i64 g = groups * block / a.blocks; g < groups * (block + 1) / a.blocks; ++g)
+                backward_group<EACH>(g, sums.data(), own_dw, own_db);
         }
     }
 
-    template <bool EACH>
-    void backward_groups(i64 first, i64 count, A* sums, A* own_dw, A* own_db) const {
-        const i64 x_at = first / a.inner * a.x_outer + first % a.inner * a.x_inner;
-        const i64 w_at = first / a.inner * a.w_outer + first % a.inner * a.w_inner;
-        Coefficients<A> k[TOGETHER];
-        for (i64 i = 0; i < count; ++i)
-            k[i] = coefficients_of<EACH>(first + i, x_at + i * a.x_outer, w_at, sums);
-        for (i64 run = 0; run < a.num_p; ++run) {
-            const i64 w_run = w_at + run * a.w_p;
-            write_runs<EACH>(first, count, x_at + run * a.x_p, w_run, k, own_dw, own_db);
-            if (EACH || !own_dw) continue;
-            add_weight_gradients(sums + run, a.num_p, k[0], rstd[first], own_dw + w_run,
-                                 own_db ? own_db + w_run : nullptr);
-        }
-    }
-
-    template <bool EACH>
-    Coefficients<A> coefficients_of(i64 group, i64 x_at, i64 w_at, A* sums) const {
+    template <bool EACH> void backward_group(i64 group, A* sums, A* own_dw, A* own_db) const {
+        const i64 outer = group / a.inner, inner = group % a.inner;
+        const i64 x_at = outer * a.x_outer + inner * a.x_inner;
+        const i64 w_at = outer * a.w_outer + inner * a.w_inner;
         GroupSums<A> total;
         for (i64 run = 0; run < a.num_p; ++run) {
             const i64 w_run = w_at + run * a.w_p;
@@ -129,7 +112,14 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
             const A w = weight && !EACH ? weight[w_run] : 1, p_run = p && !EACH ? p[w_run] : 0;
             total.add(sums + run, a.num_p, w, p_run, EACH, SECOND);
         }
-        return total.coefficients(size, rstd[group], centre);
+        const Coefficients<A> k = total.coefficients(size, rstd[group], centre);
+        for (i64 run = 0; run < a.num_p; ++run) {
+            const i64 w_run = w_at + run * a.w_p;
+            write_run<EACH>(group, x_at + run * a.x_p, w_run, k, own_dw, own_db);
+            if (EACH || !own_dw) continue;
+            add_weight_gradients(sums + run, a.num_p, k, rstd[group], own_dw + w_run,
+                                 own_db ? own_db + w_run : nullptr);
+        }
     }
 
     template <bool EACH> void sums_of_run(i64 group, i64 at_x, i64 w_run, A* sums) const {
@@ -160,8 +150,9 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
     }
 
     template <bool EACH>
-    void write_runs(i64 first, i64 count, i64 x_at, i64 w_run, const Coefficients<A>* k, A* own_dw,
-                    A* own_db) const {
+    void write_run(i64 group, i64 at_x, i64 w_run, const Coefficients<A>& k, A* own_dw,
+                   A* own_db) const {
+        const A m = mean[group], r = rstd[group];
         const A* w = weight ? weight + w_run : nullptr;
         const A* with_p = p ? p + w_run : nullptr;
         const A* with_q = q ? q + w_run : nullptr;
@@ -169,19 +160,13 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
         A* to_db = EACH && own_db ? own_db + w_run : nullptr;
         sweep<A>(a.num_q, [&](auto width, i64 i) {
             constexpr int N = decltype(width)::value;
-            const Vec<N> at_w = at<EACH, N>(w, i, 1), at_p = at<EACH, N>(with_p, i, 0),
-                         at_q = at<EACH, N>(with_q, i, 0), zero = {};
-            Vec<N> sum_w = zero, sum_b = zero;
-            for (i64 j = 0; j < (EACH ? count : 1); ++j) {
-                const i64 at_x = x_at + j * a.x_outer + i;
-                const A r = rstd[first + j];
-                const Vec<N> xhat = (load<A, N>(x + at_x) - mean[first + j]) * r - k[j].off;
-                const Vec<N> g = load<A, N>(grad + at_x);
-                sum_w += write(width, at_x, xhat, g, at_w, at_p, at_q, zero + r, Base::template spread<N>(k[j]));
-                sum_b += g;
-            }
-            if (to_dw) store<A, N>(to_dw + i, load<A, N>(to_dw + i) + sum_w);
-            if (to_db) store<A, N>(to_db + i, load<A, N>(to_db + i) + sum_b);
+            const Vec<N> xhat = (load<A, N>(x + at_x + i) - m) * r - k.off;
+            const Vec<N> g = load<A, N>(grad + at_x + i), with_w = at<EACH, N>(w, i, 1);
+            const Vec<N> to_weight = write(width, at_x + i, xhat, g, with_w,
+                                           at<EACH, N>(with_p, i, 0), at<EACH, N>(with_q, i, 0),
+                                           Vec<N>{} + r, Base::template spread<N>(k));
+            if (to_dw) store<A, N>(to_dw + i, load<A, N>(to_dw + i) + to_weight);
+            if (to_db) store<A, N>(to_db + i, load<A, N>(to_db + i) + g);
         });
     }
 };
