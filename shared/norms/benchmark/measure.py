@@ -141,6 +141,8 @@ def measure(row: Row, compiled: bool, repeats: int, device: str) -> list[Line]:
     inputs = row.inputs(device)
     by_name = {name: _runs(f, inputs, row.orders) for name, f in candidates.items()}
     if compiled:  # torch.compile has no double backward
+        # A backward is measured many times, so its inputs must outlive the first.
+        torch._functorch.config.donated_buffer = False
         candidates["torch.compile"] = torch.compile(row.torch)
         by_name["torch.compile"] = _runs(candidates["torch.compile"], inputs, 1)
     x = inputs[0].detach()
