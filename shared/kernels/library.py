@@ -3,6 +3,9 @@
 An operator `f` becomes three ops, `renorm::f`, `renorm::f_backward` and
 `renorm::f_double_backward`. The autograd formula of each is the next one; the last has none and
 says so, because a wrong third derivative would pass unseen.
+
+An op that is written in Python costs 80 us a call, most of it in torch's dispatcher. So a plain
+call in eager mode runs the same kernel and formula through `torch.autograd.Function` instead.
 """
 
 from __future__ import annotations
@@ -15,6 +18,46 @@ from torch.library import Library
 
 NAMESPACE = "renorm"
 LIBRARY = Library(NAMESPACE, "DEF")
+PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))
+
+
+class Op:
+    """An operator of torch, `op`, with a shorter way for plain calls in eager mode."""
+
+    def __init__(
+        self,
+        op: Any,
+        kernel: Callable[..., Any],
+        backward: Callable[..., Any],
+        setup_context: Callable[..., Any] | None,
+    ) -> None:
+        self.op, self.kernel = op, kernel
+
+        # `forward` and `setup_context` apart would have torch inspect signatures at every call.
+        def forward(ctx: Any, *args: Any) -> Any:
+            output = kernel(*args)
+            if setup_context is not None:
+                setup_context(ctx, args, output)
+            return output
+
+        formulas = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        self.function: Any = type(kernel.__name__, (torch.autograd.Function,), formulas)
+
+    def __call__(self, *args: Any) -> Any:
+        """The op's results; its first argument is a tensor, or None."""
+        if not _is_plain(args[0]):
+            return self.op(*args)
+        return (self.function.apply if torch.is_grad_enabled() else self.kernel)(*args)
+
+
+def _is_plain(x: torch.Tensor | None) -> bool:
+    """Whether nothing but autograd watches: no compiler, transform, tracing or subclass."""
+    return not (
+        torch.compiler.is_compiling()
+        or type(x) not in PLAIN
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
 
 
 def define(
@@ -24,11 +67,8 @@ def define(
     fake: Callable[..., Any],
     backward: Callable[..., Any],
     setup_context: Callable[..., Any] | None,
-) -> Any:
-    """Defines `renorm::name` with its kernel, fake kernel, autograd formula and vmap rule.
-
-    Returns the op's overload, ready to call.
-    """
+) -> Op:
+    """Defines `renorm::name` with its kernel, fake kernel, autograd formula and vmap rule."""
     qualified = f"{NAMESPACE}::{name}"
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
@@ -36,7 +76,7 @@ def define(
     torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=LIBRARY)
     op = getattr(getattr(torch.ops, NAMESPACE), name).default
     torch.library.register_vmap(qualified, _vmap_by_loop(op), lib=LIBRARY)
-    return op
+    return Op(op, kernel, backward, setup_context)
 
 
 def no_third_order(name: str) -> Callable[..., Any]:

@@ -5,15 +5,18 @@ in up to three implementations.
 
 - `reference`: the definition, in equation order and in float64 whatever the input's type;
 - `native`: torch's own fused kernels, guarded where these lose accuracy;
+- `cpp`: kernels of this package for a CPU, compiled by the machine's own compiler;
 - `triton`: kernels of this package, on a CUDA device or under Triton's interpreter.
 
-`auto` picks by the measured table (`measured.json`). An explicit choice that cannot run raises.
+`auto` picks by the measured table (`measured.json`), and says so where what is fastest cannot run.
+An explicit choice that cannot run raises.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -27,16 +30,33 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHOICES = ("auto", "reference", "native", "triton")
+CHOICES = ("auto", "reference", "native", "cpp", "triton")
 MEASURED = Path(__file__).with_name("measured.json")
 
 
+def _none(device: str) -> str | None:
+    return None
+
+
 class Implementation(NamedTuple):
-    """The three functions of one implementation of an operator."""
+    """The three functions of one implementation.
+
+    `obstacle` says why it cannot run on a type of device. `as_given`: it takes tensors as the op
+    gets them and returns results in their shapes, instead of (N, C, S).
+    """
 
     forward: Callable[..., Any]
     backward: Callable[..., Any]
     double_backward: Callable[..., Any]
+    obstacle: Callable[[str], str | None] = _none
+    as_given: bool = False
+
+
+class Chosen(NamedTuple):
+    """The function of one phase, and whether it takes tensors as they are given."""
+
+    function: Callable[..., Any]
+    as_given: bool
 
 
 @dataclass(frozen=True)
@@ -118,9 +138,11 @@ def measured() -> dict[tuple[str, str, str, str], str]:
     return {tuple(row[k] for k in keys): row["implementation"] for row in rows}
 
 
-def runs_triton(device: str) -> bool:
-    """Whether Triton kernels run on this type of device (CUDA; any under the interpreter)."""
-    return device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+def without_triton(device: str) -> str | None:
+    """Why Triton's kernels cannot run on this type of device; None where they can."""
+    if device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+        return None
+    return "it needs a CUDA device, or TRITON_INTERPRET=1 before the start"
 
 
 @cache
@@ -130,16 +152,31 @@ def _resolve(
     """(implementation, dtype's name); cached, since it is asked at every call of every op."""
     operator, kind = OPERATORS[name], str(dtype).removeprefix("torch.")
     if choice == "auto":
-        return measured().get((variant or name, size, kind, device), "native"), kind
+        return _fastest(operator, (variant or name, size, kind, device)), kind
     if choice not in operator.implementations:
         known = ", ".join(("auto", *operator.implementations))
         raise ValueError(f"{name}: got implementation {choice!r}, expected one of {known}")
-    if choice == "triton" and not runs_triton(device):
+    obstacle = operator.implementations[choice].obstacle(device)
+    if obstacle is not None:
         raise RuntimeError(
-            f"{name}: implementation 'triton' was asked for a tensor on {device}, expected a "
-            "CUDA device (or TRITON_INTERPRET=1 before the start): use 'auto' or 'native'"
+            f"{name}: implementation {choice!r} was asked for a tensor on {device}, where it "
+            f"cannot run: {obstacle}. Use 'auto' or 'native'"
         )
     return choice, kind
+
+
+def _fastest(operator: Operator, key: tuple[str, str, str, str]) -> str:
+    """The measured table's choice; where the table is silent `cpp` on a CPU, else `native`."""
+    device = key[3]
+    usual = "cpp" if device == "cpu" and "cpp" in operator.implementations else "native"
+    chosen = measured().get(key, usual)
+    obstacle = operator.implementations[chosen].obstacle(device)
+    if obstacle is None:
+        return chosen
+    warnings.warn(
+        f"{operator.name}: 'native' runs instead of the faster {chosen!r}: {obstacle}", stacklevel=2
+    )
+    return "native"
 
 
 def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple[str, str]:
@@ -160,11 +197,9 @@ def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple
     return _resolve(name, choice, x.dtype, x.device.type, size_class(x.numel()), variant)
 
 
-def run(
-    name: str, phase: str, choice: str, x: torch.Tensor, variant: str = ""
-) -> Callable[..., Any]:
+def run(name: str, phase: str, choice: str, x: torch.Tensor, variant: str = "") -> Chosen:
     """The function of one phase (`forward`, `backward`, `double_backward`); records that it ran."""
     chosen, kind = resolve(name, choice, x, variant)
     _ran[Ran(name, phase, chosen, kind, x.device.type)] += 1
-    function: Callable[..., Any] = getattr(OPERATORS[name].implementations[chosen], phase)
-    return function
+    implementation = OPERATORS[name].implementations[chosen]
+    return Chosen(getattr(implementation, phase), implementation.as_given)

@@ -204,6 +204,16 @@ class Plan:
             "code": self._package_code("shared.reporting"),
         }
 
+    # Benchmark
+
+    @exits_on_error
+    def benchmark_params(self, wildcards: Any = None) -> dict[str, Any]:
+        return {"code": self._package_code("shared.norms.benchmark")}
+
+    @exits_on_error
+    def benchmark_page_params(self, wildcards: Any = None) -> dict[str, Any]:
+        return {"code": self._package_code("shared.reporting")}
+
     # Reading
 
     def _paper(self, name: str) -> Paper:

@@ -47,6 +47,10 @@ class Provenance(Record):
     data_sha256: str | None = Field(description="of the prepared data's manifest")
     needs_sha256: dict[str, str] = Field(description="artefact name -> sha256 of its weights")
     versions: dict[str, str]
+    kernels: dict[str, int] = Field(
+        default={},
+        description="operator, phase, implementation, type and device -> calls, last process",
+    )
     machine: Machine
     device: str
     threads: int

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from shared.records.base import Record, write_text
+from shared.records.benchmark import Benchmark
 from shared.records.dataset import Manifest, Receipt
 from shared.records.experiment import RunSettings
 from shared.records.paper import Paper
@@ -20,6 +21,7 @@ SCHEMAS: dict[str, type[Record]] = {
     "settings": RunSettings,
     "provenance": Provenance,
     "verdicts": PaperVerdicts,
+    "benchmark": Benchmark,
 }
 
 

@@ -1,4 +1,4 @@
-"""python -m shared.reporting page | notebook | index | readme
+"""python -m shared.reporting page | notebook | index | benchmark | readme
 
 Each command is imported only when it is asked for, so that the others start without it.
 """
@@ -38,6 +38,10 @@ def _run(options: argparse.Namespace) -> Path:
         from shared.reporting.index import write_index
 
         return write_index(options.scale)
+    if options.command == "benchmark":
+        from shared.reporting.benchmark import write_benchmark
+
+        return write_benchmark()
     from shared.reporting.readme import write_readme
 
     return write_readme(options.scale, options.snapshot)
@@ -50,13 +54,15 @@ def _parser() -> argparse.ArgumentParser:
         ("page", "write reports/PAPER.html"),
         ("notebook", "write and execute reports/notebooks/PAPER.ipynb"),
         ("index", "write reports/index.html"),
+        ("benchmark", "write reports/benchmark.html"),
         ("readme", "rewrite the table of verdicts in README.md"),
     ]:
         command = commands.add_parser(name, help=text)
         if name in ("page", "notebook"):
             command.add_argument("paper", metavar="PAPER")
             command.add_argument("--seeds", type=int, metavar="N", help="can only add to the plan")
-        command.add_argument("--scale", choices=SCALES, required=True)
+        if name != "benchmark":
+            command.add_argument("--scale", choices=SCALES, required=True)
         if name == "readme":
             command.add_argument(
                 "--snapshot", action="store_true", help="first copy the verdicts to docs/verdicts/"

@@ -42,6 +42,7 @@ def gather(
         data_sha256=data_sha256(settings),
         needs_sha256=needs_sha256(settings),
         versions=versions(),
+        kernels=kernels(),
         machine=machine(),
         device=str(run.device),
         threads=torch.get_num_threads(),
@@ -89,6 +90,15 @@ def versions() -> dict[str, str]:
         if package in sys.modules:
             found[package] = version(package)
     return found
+
+
+def kernels() -> dict[str, int]:
+    """Which implementations of the norms' operators ran, and how often.
+
+    The module is looked up, not imported: a run without a norm of ours does not depend on it.
+    """
+    found = sys.modules.get("shared.kernels")
+    return {} if found is None else {" ".join(k): n for k, n in sorted(found.ran().items())}
 
 
 def machine() -> Machine:

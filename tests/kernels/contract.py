@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shared.kernels import norm, pointwise
+from shared.kernels import OPERATORS, norm, pointwise
 
-IMPLEMENTATIONS = ("reference", "native", "triton")
+IMPLEMENTATIONS = {name: tuple(o.implementations) for name, o in OPERATORS.items()}
 Function = Callable[..., Tensor]
 
 
@@ -23,6 +23,7 @@ Function = Callable[..., Tensor]
 class Case:
     """An operator with its inputs' shapes; `truth` and `op` take the inputs in that order."""
 
+    operator: str
     name: str
     shapes: tuple[tuple[int, ...], ...]
     truth: Function
@@ -93,6 +94,7 @@ def _norm_case(name: str, shape: tuple[int, ...], affine: str, **settings: int |
     if not settings.get("centre", True):
         shapes = shapes[:2]
     return Case(
+        "norm",
         name,
         shapes,
         lambda *a: plain_norm(*a, **settings),  # type: ignore[arg-type]
@@ -108,6 +110,7 @@ def _pointwise_case(name: str, function: str, shape: tuple[int, ...], full: bool
         return a if full else (a[0], a[1], None, None, a[2], a[3])
 
     return Case(
+        "pointwise",
         name,
         shapes if full else (shape, (1,), (c,), (c,)),
         lambda *a: plain_pointwise(function)(*order(*a)),
@@ -137,7 +140,7 @@ CASES = [
     _pointwise_case("derf-maps", "erf", (2, 3, 4, 3), full=True),
     _pointwise_case("tail", "relu", (3, 4, 5), full=True),
 ]
-NORM_CASES = [c for c in CASES if c.op.__qualname__.startswith("_norm_case")]
+NORM_CASES = [c for c in CASES if c.operator == "norm"]
 
 
 def cotangents(like: list[Tensor]) -> list[Tensor]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -15,9 +16,10 @@ import pytest
 import torch
 
 import shared.kernels
-from shared.kernels import OPERATORS
+from shared.kernels import OPERATORS, build
+from shared.kernels.norm import cpp
 from shared.kernels.registry import Implementation, Operator
-from tests.kernels.contract import CASES
+from tests.kernels.contract import CASES, IMPLEMENTATIONS
 from tests.kernels.test_contract import check
 
 KERNELS = Path(shared.kernels.__file__).parent
@@ -35,6 +37,8 @@ class Mutation(NamedTuple):
 NORM_REFERENCE = "norm/reference.py", "reference"
 NORM_NATIVE = "norm/native.py", "native"
 NORM_TRITON = "norm/kernels.py", "triton"
+NORM_CPP = "norm/source/norm.h", "cpp"
+COLUMNS_CPP = "norm/source/columns.h", "cpp"
 POINTWISE = "pointwise/formula.py", "reference"
 POINTWISE_TRITON = "pointwise/kernels.py", "triton"
 MUTATIONS = [
@@ -70,6 +74,20 @@ MUTATIONS = [
     Mutation(*NORM_TRITON, "total += tl.sum(g * u, 1)", "total += tl.sum(g, 1)"),
     Mutation(*NORM_TRITON, "tl.store(each + at, g * u, mask=mask)", "pass"),
     Mutation(*NORM_TRITON, "off, mean_a = tl.sum(sum_xhat) / size,", "off, mean_a = 0.0,"),
+    Mutation(*NORM_CPP, "k.off = centre ? xhat / size : 0;", "k.off = 0;"),
+    Mutation(*NORM_CPP, "k.mean_a = centre ? a / size : 0;", "k.mean_a = 0;"),
+    Mutation(*NORM_CPP, "k.mean_a - xhat * k.s)", "k.mean_a + xhat * k.s)"),
+    Mutation(*NORM_CPP, "gx = s[GX * stride] - k.off * g;", "gx = g;"),
+    Mutation(*NORM_CPP, "*to_db += g;", "*to_db -= g;"),
+    Mutation(*NORM_CPP, "return g * xhat;", "return g;"),
+    Mutation(*NORM_CPP, "- 2 * r * k.s * k.t", "- r * k.s * k.t"),
+    Mutation(*NORM_CPP, "* k.s * k.t + mean_ua;", "* k.s * k.t;"),
+    Mutation(*NORM_CPP, "h = p * g - r *", "h = p * g + r *"),
+    Mutation(*NORM_CPP, "u * w + p * xhat + q", "u * w + q"),
+    Mutation(*NORM_CPP, "k.mean_v * g - k.t * gx", "k.mean_v * g"),
+    Mutation(*NORM_CPP, "return g * u;", "return g;"),
+    Mutation(*NORM_CPP, ": p * sums[GX * stride]", ": 0"),
+    Mutation(*COLUMNS_CPP, "s[PG] += pg;", ""),
     Mutation(*POINTWISE, "return f, first, -2 * f * first", "return f, first, 2 * f * first"),
     Mutation(*POINTWISE, "return torch.erf(z), first, -2", "return torch.erf(z), first, -1"),
     Mutation(*POINTWISE, "w * second + p * g * first", "w * second"),
@@ -95,20 +113,33 @@ def load(source: str, folder: Path, name: str) -> ModuleType:
 
 
 def suite_fails(implementation: str, operator: str) -> bool:
-    """Whether the float64 contract fails on any case, or the one of a common offset does."""
-    cases = [c for c in CASES if (c.op.__qualname__.startswith("_norm")) == (operator == "norm")]
+    """Whether the contract fails in float64, at a common offset or on channels-last input."""
+    cases = [c for c in CASES if c.operator == operator]
     # The widest are slow under the interpreter, and add no kind of case.
     for case in [c for c in cases if c.shapes[0][-1] < 100]:
         inputs = case.inputs(torch.float64, "cpu")
         trials = [inputs]
         if operator == "norm":
             trials.append([(inputs[0] + 1e6).float(), *(t.float() for t in inputs[1:])])
+        if inputs[0].dim() > 2:
+            last = inputs[0].transpose(1, -1).contiguous().transpose(1, -1)
+            trials.append([last, *inputs[1:]])
         for trial in trials:
             try:
                 check(case, implementation, trial)
             except AssertionError:
                 return True
     return False
+
+
+def break_compiled(file: Path, text: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Has `cpp` use a library in which one file has another text, compiled in a hurry."""
+    sources = shutil.copytree(file.parent, folder / "source")
+    (sources / file.name).write_text(text)
+    patch.setenv("XDG_CACHE_HOME", str(folder))
+    patch.setattr(build, "FLAGS", [f if f != "-O3" else "-O0" for f in build.FLAGS])
+    library = build.load(sources / cpp.SOURCE.name, build.digest(sources))
+    patch.setattr(cpp, "_function", lambda phase: getattr(library, phase))
 
 
 @pytest.mark.parametrize(
@@ -119,8 +150,13 @@ def test_a_broken_backward_is_seen(
 ) -> None:
     source = (KERNELS / mutation.file).read_text()
     assert mutation.old in source, "the mutation no longer applies: follow the kernel's text"
-    module = load(source.replace(mutation.old, mutation.new), tmp_path, "mutated")
+    broken = source.replace(mutation.old, mutation.new)
     operator = mutation.file.partition("/")[0]
+    if mutation.implementation == "cpp":
+        break_compiled(KERNELS / mutation.file, broken, tmp_path, monkeypatch)
+        assert suite_fails("cpp", operator)
+        return
+    module = load(broken, tmp_path, "mutated")
     if mutation.file.endswith("kernels.py"):
         package = importlib.import_module(f"shared.kernels.{operator}")
         monkeypatch.setattr(package, "kernels", module, raising=False)
@@ -135,7 +171,8 @@ def test_a_broken_backward_is_seen(
     assert suite_fails(mutation.implementation, operator)
 
 
-@pytest.mark.parametrize("operator", ["norm", "pointwise"])
-@pytest.mark.parametrize("implementation", ["reference", "native", "triton"])
-def test_the_unbroken_ones_pass(implementation: str, operator: str) -> None:
+@pytest.mark.parametrize(
+    ("operator", "implementation"), [(o, i) for o, many in IMPLEMENTATIONS.items() for i in many]
+)
+def test_the_unbroken_ones_pass(operator: str, implementation: str) -> None:
     assert not suite_fails(implementation, operator)

@@ -1,17 +1,27 @@
 """Choice of an implementation, and the record of what ran."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import torch
 
-from shared.kernels import forget_ran, implementation, norm, ran, registry
+from shared.kernels import build, forget_ran, implementation, norm, ran, registry
+from shared.kernels.norm import cpp
 from shared.kernels.registry import Implementation, Operator, register, size_class
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    registry._resolve.cache_clear()
-    registry.measured.cache_clear()
+def forget() -> None:
+    for cached in (registry._resolve, registry.measured, cpp.obstacle, build.load):
+        cached.cache_clear()
     forget_ran()
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    forget()
+    yield
+    forget()
 
 
 def implementations() -> set[str]:
@@ -50,7 +60,48 @@ def test_auto_reads_the_measured_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert implementations() == {"reference"}
     forget_ran()
     norm(torch.ones(1, 2, dtype=torch.float64), groups=1)
+    assert implementations() == {"cpp"}
+
+
+@pytest.fixture
+def _no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("_no_compiler")
+def test_without_a_compiler_auto_says_that_native_runs() -> None:
+    with pytest.warns(UserWarning, match=r"'native' runs instead of the faster 'cpp': no C.. comp"):
+        norm(torch.ones(1, 2), groups=1)
     assert implementations() == {"native"}
+
+
+@pytest.mark.usefixtures("_no_compiler")
+def test_cpp_without_a_compiler_raises() -> None:
+    with pytest.raises(RuntimeError, match=r"cannot run: no C.. compiler was found: install"):
+        norm(torch.ones(1, 2), groups=1, impl="cpp")
+
+
+def test_cpp_is_for_a_cpu() -> None:
+    assert cpp.obstacle("cuda") == "its kernels are for a CPU"
+
+
+def test_a_source_of_another_digest_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "norm.cpp"
+    source.write_text("int answer;")
+    with pytest.raises(ValueError, match=f"expected {cpp.SHA256}: write the new digest"):
+        build.load(source, cpp.SHA256)
+
+
+def test_a_failed_compilation_shows_what_the_compiler_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "broken.cpp"
+    source.write_text("not C++")
+    with pytest.raises(OSError, match=r"failed:[\s\S]*error"):
+        build.load(source, build.digest(tmp_path))
 
 
 def test_size_classes() -> None:

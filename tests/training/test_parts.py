@@ -9,6 +9,7 @@ import pytest
 import torch
 from filelock import FileLock
 
+from shared.kernels import forget_ran, norm
 from shared.training import device, provenance
 from shared.training.recorder import Recorder
 
@@ -137,3 +138,13 @@ def test_lightning_comes_without_the_packages_that_only_metrics_want():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.split("\n")[:2] == ["[]", "0.5"], result.stderr
+
+
+def test_provenance_tells_which_norm_kernels_ran() -> None:
+    forget_ran()
+    x = torch.ones(2, 4, requires_grad=True)
+    norm(x, groups=1, impl="native").sum().backward()
+    assert provenance.kernels() == {
+        "norm backward native float32 cpu": 1,
+        "norm forward native float32 cpu": 1,
+    }

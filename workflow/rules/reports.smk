@@ -31,7 +31,7 @@ rule page:
     log:
         "reports/logs/{paper}.page.log",
     wildcard_constraints:
-        paper=r"(?!index\.html$)[a-z0-9][a-z0-9_.-]*",
+        paper=r"(?!(index|benchmark)\.html$)[a-z0-9][a-z0-9_.-]*",
     conda:
         "../../environment.yml"
     params:

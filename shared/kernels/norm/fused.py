@@ -18,7 +18,14 @@ import torch
 from torch import Tensor
 
 from shared.kernels.norm import native
-from shared.kernels.norm.layout import laid_out_as, num_groups, sum_to
+from shared.kernels.norm.layout import (
+    Cotangents,
+    Given,
+    Gradients,
+    laid_out_as,
+    num_groups,
+    sum_to,
+)
 
 TILE = 8192  # elements of a tile: 32 KiB in float32
 PROGRAMS = 1056  # of the persistent grid: 8 for each of the 132 multiprocessors of an H100 or H200
@@ -67,7 +74,12 @@ def _launch(
 
 
 def forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    centre: bool,
+    eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `reference.forward`."""
     geometry = _geometry(x, groups)
@@ -114,17 +126,9 @@ def _collect(partial: Tensor, weight: Tensor, groups: int) -> Tensor:
     return total.sum(0, keepdim=True) if weight.shape[0] == 1 else total
 
 
-def backward(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def backward(grad: Tensor, given: Given, need: list[bool]) -> Gradients:
     """As `reference.backward`."""
+    x, weight, mean, rstd, groups, centre = given
     geometry = _geometry(x, groups)
     grad = laid_out_as(grad, x)
     workers = _workers(geometry, weight)
@@ -155,19 +159,11 @@ def backward(
 
 
 def double_backward(
-    v: Tensor | None,
-    p: Tensor | None,
-    q: Tensor | None,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    cotangents: Cotangents, grad: Tensor, given: Given, need: list[bool]
+) -> Gradients:
     """As `reference.double_backward`."""
+    v, p, q = cotangents
+    x, weight, mean, rstd, groups, centre = given
     geometry = _geometry(x, groups)
     grad = laid_out_as(grad, x)
     v = torch.zeros_like(x) if v is None else laid_out_as(v, x)

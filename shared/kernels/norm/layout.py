@@ -10,9 +10,25 @@ Legend: N samples, C channels, S positions, G groups of a sample, K = C / G chan
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+# Of dx, dweight and dbias; and the results for x, weight, bias or for grad, x, weight.
+Cotangents = tuple[Tensor | None, Tensor | None, Tensor | None]
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+class Given(NamedTuple):
+    """What every backward gets beside gradients: the forward's inputs and its statistics."""
+
+    x: Tensor
+    weight: Tensor | None
+    mean: Tensor
+    rstd: Tensor
+    groups: int
+    centre: bool
 
 
 def num_groups(x: Tensor, groups: int) -> int:
@@ -68,9 +84,9 @@ def put(x: Tensor, groups: int, index: Tensor, values: Tensor) -> None:
 
 
 def sum_to(x: Tensor, shape: torch.Size) -> Tensor:
-    """Sums over the dimensions in which a tensor of `shape` was broadcast."""
+    """Sums over the dimensions in which a tensor of `shape` was broadcast; never x itself."""
     dims = [d for d, size in enumerate(shape) if size == 1 and x.shape[d] != 1]
-    return x.sum(dims, keepdim=True) if dims else x
+    return x.sum(dims, keepdim=True) if dims else x.clone()
 
 
 def dense(x: Tensor) -> Tensor:

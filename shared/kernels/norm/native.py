@@ -17,6 +17,9 @@ from torch import Tensor
 
 from shared.kernels.norm import reference
 from shared.kernels.norm.layout import (
+    Cotangents,
+    Given,
+    Gradients,
     group_mean,
     group_size,
     laid_out_as,
@@ -81,7 +84,12 @@ def stand_in(weight: Tensor | None, x: Tensor) -> Tensor | None:
 
 
 def _forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    centre: bool,
+    eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     n, c, s = x.shape
     if not centre:
@@ -116,7 +124,12 @@ def _rms_forward(
 
 
 def forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    centre: bool,
+    eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `reference.forward`."""
     if weight is None or channelwise(weight, x):
@@ -184,9 +197,7 @@ class Conditioned:
         centred = torch.sub(self.x, spread(self.mean, self.x, self.groups), out=out)
         return centred.mul_(r)
 
-    def backward(
-        self, grad: Tensor, weight: Tensor | None, need: list[bool]
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(self, grad: Tensor, weight: Tensor | None, need: list[bool]) -> Gradients:
         """rstd P(grad weight) and the gradients of a channelwise weight and bias."""
         grad = laid_out_as(grad, self.x)
         if weight is None:
@@ -202,19 +213,33 @@ class Conditioned:
             put(dx, self.groups, self.ill, rows * scale)
         return dx, dw, db
 
-    def _aten(
-        self, grad: Tensor, weight: Tensor | None, need: list[bool]
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def _aten(self, grad: Tensor, weight: Tensor | None, need: list[bool]) -> Gradients:
         x, mean, rstd, groups = self.x, self.mean, self.rstd, self.groups
         n, c, s = x.shape
         w = stand_in(weight, x)
         if groups == 0:
             dx, dw, db = aten.native_batch_norm_backward(
-                grad.unsqueeze(2), x.unsqueeze(2), w, None, None, mean, rstd, True, 0.0, need
+                grad.unsqueeze(2),
+                x.unsqueeze(2),
+                w,
+                None,
+                None,
+                mean,
+                rstd,
+                True,
+                0.0,
+                need,
             )
         elif is_rows(x, groups):
             dx, dw, db = aten.native_layer_norm_backward(
-                grad.view(n, c), x.view(n, c), [c], mean.view(n, 1), rstd.view(n, 1), w, w, need
+                grad.view(n, c),
+                x.view(n, c),
+                [c],
+                mean.view(n, 1),
+                rstd.view(n, 1),
+                w,
+                w,
+                need,
             )
         else:
             stats = mean.view(n, groups), rstd.view(n, groups)
@@ -223,9 +248,7 @@ class Conditioned:
             )
         return (dx.view(x.shape) if need[0] else None), dw, db
 
-    def _rms(
-        self, grad: Tensor, weight: Tensor | None, need: list[bool]
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def _rms(self, grad: Tensor, weight: Tensor | None, need: list[bool]) -> Gradients:
         """Layer norm's backward with mean 0, which takes m(a) off: put it back."""
         x, groups = self.x, self.groups
         if not is_rows(x, groups):
@@ -247,20 +270,12 @@ class Conditioned:
         return spread(group_mean(t, self.groups), t, self.groups)
 
 
-def backward(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def backward(grad: Tensor, given: Given, need: list[bool]) -> Gradients:
     """As `reference.backward`; gradients that are not needed are None.
 
     Half precision is worked on in float32: torch's CPU kernel sums a weight's gradient in half.
     """
+    x, weight, mean, rstd, groups, centre = given
     safe = Conditioned(suited(x, groups).to(mean.dtype), mean, rstd, groups, centre)
     if weight is None or channelwise(weight, x):
         return safe.backward(grad, weight, need)
@@ -272,23 +287,15 @@ def backward(
 
 
 def double_backward(
-    v: Tensor | None,
-    p: Tensor | None,
-    q: Tensor | None,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    cotangents: Cotangents, grad: Tensor, given: Given, need: list[bool]
+) -> Gradients:
     """As `reference.double_backward`, on two of torch's backward kernels.
 
     On a CPU a large tensor is worked through in chunks of whole groups that stay in the cache:
     the formula has about twenty element-wise steps, each of which would else read main memory.
     """
+    v, p, q = cotangents
+    x, weight, mean, rstd, groups, centre = given
     x = suited(x, groups)
     dim = 1 if groups == 0 else 0
     size = min(x.shape[dim], max(1, CHUNK * x.shape[dim] // x.numel()))
@@ -307,7 +314,13 @@ def double_backward(
         safe = Conditioned(part.to(mean.dtype), mean[stats], rstd[stats], groups, centre)
         _second_order(
             safe,
-            SecondOrder(cut(v), cut(p), cut(q), grad.narrow(dim, start, stop - start), cut(weight)),
+            SecondOrder(
+                cut(v),
+                cut(p),
+                cut(q),
+                grad.narrow(dim, start, stop - start),
+                cut(weight),
+            ),
             [t.narrow(dim, 0, stop - start) for t in spare],
             cut(gg),
             cut(gx),

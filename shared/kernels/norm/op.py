@@ -11,9 +11,15 @@ import torch
 from torch import Tensor
 
 from shared.kernels import library
-from shared.kernels.norm import fused, native, reference
-from shared.kernels.norm.layout import dense, group_size, num_groups
-from shared.kernels.registry import Implementation, Operator, register, run
+from shared.kernels.norm import cpp, fused, native, reference
+from shared.kernels.norm.layout import Given, dense, group_size, num_groups
+from shared.kernels.registry import (
+    Implementation,
+    Operator,
+    register,
+    run,
+    without_triton,
+)
 
 OPERATOR = register(
     Operator(
@@ -27,7 +33,16 @@ OPERATOR = register(
                 reference.forward, reference.backward, reference.double_backward
             ),
             "native": Implementation(native.forward, native.backward, native.double_backward),
-            "triton": Implementation(fused.forward, fused.backward, fused.double_backward),
+            "cpp": Implementation(
+                cpp.forward,
+                cpp.backward,
+                cpp.double_backward,
+                cpp.obstacle,
+                as_given=True,
+            ),
+            "triton": Implementation(
+                fused.forward, fused.backward, fused.double_backward, without_triton
+            ),
         },
     )
 )
@@ -39,7 +54,7 @@ def variant(groups: int, centre: bool, x: Tensor) -> str:
         return "batch_norm"
     if not centre:
         return "rms_norm"
-    return "layer_norm" if groups == 1 and x.shape[2] == 1 else "group_norm"
+    return "layer_norm" if groups == 1 and x.dim() == 2 else "group_norm"
 
 
 def _wide(x: Tensor) -> torch.dtype:
@@ -74,6 +89,11 @@ def _like(value: Tensor | None, like: Tensor | None, needed: bool = True) -> Ten
     return torch.empty_like(like).copy_(value)
 
 
+def _made(value: Tensor | None, x: Tensor, needed: bool) -> Tensor:
+    """The result itself; empty where it is not needed or there is none."""
+    return value if value is not None and needed else x.new_empty(0)
+
+
 def _shaped(value: Tensor, x: Tensor) -> Tensor:
     """A result in x's shape. Not a view: autograd refuses to change one made in here in place."""
     result: Tensor = torch.ops.aten._unsafe_view(value, x.shape)
@@ -95,22 +115,19 @@ def _norm(
     eps: float,
     impl: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    flat = _flat(x)
-    forward = run("norm", "forward", impl, flat, variant(groups, centre, flat))
+    forward, as_given = run("norm", "forward", impl, x, variant(groups, centre, x))
     if x.numel() == 0:
         return _norm_fake(x, weight, bias, groups, centre, eps, impl)
+    if as_given:
+        result: tuple[Tensor, Tensor, Tensor] = forward(x, weight, bias, groups, centre, eps)
+        return result
+    flat = _flat(x)
     y, mean, rstd = forward(flat, _parameter(weight, x), _parameter(bias, x), groups, centre, eps)
     return _shaped(_like(y, flat), x), mean, rstd
 
 
 def _norm_fake(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    groups: int,
-    centre: bool,
-    eps: float,
-    impl: str,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, *settings: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     flat = _flat(x)
     count = num_groups(flat, groups)
@@ -135,45 +152,36 @@ def _norm_autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[An
         return (None,) * 7
     x, weight, mean, rstd = ctx.saved_tensors
     need = list(ctx.needs_input_grad[:3])
-    dx, dw, db = norm_backward_op(
-        grad, x, weight, mean, rstd, ctx.groups, ctx.centre, need, ctx.impl
-    )
-    pick = [t if n else None for t, n in zip((dx, dw, db), need, strict=True)]
+    given = Given(x, weight, mean, rstd, ctx.groups, ctx.centre)
+    results = norm_backward_op(grad, *given, need, ctx.impl)
+    pick = [t if n else None for t, n in zip(results, need, strict=True)]
     return (*pick, None, None, None, None)
 
 
-def _norm_backward(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-    impl: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    flat = _flat(x)
-    backward = run("norm", "backward", impl, flat, variant(groups, centre, flat))
+def _flattened(given: Given) -> Given:
+    """With x of (N, C, S), and a weight to match."""
+    x = given.x
+    return given._replace(x=_flat(x), weight=_parameter(given.weight, x))
+
+
+def _norm_backward(grad: Tensor, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+    given, need, impl = Given(*args[:6]), *args[6:]
+    x, weight = given.x, given.weight
+    backward, as_given = run("norm", "backward", impl, x, variant(given.groups, given.centre, x))
+    if x.numel() > 0 and as_given:
+        dx, dw, db = backward(grad, given, need)
+        return _made(dx, x, need[0]), _made(dw, x, need[1]), _made(db, x, need[2])
     dx = dw = db = None
+    given = _flattened(given)
     if x.numel() > 0:
-        w = _parameter(weight, x)
-        dx, dw, db = backward(_flat(grad), flat, w, mean, rstd, groups, centre, need)
-    dx = _shaped(_like(dx, flat), x) if need[0] else x.new_empty(0)
+        dx, dw, db = backward(_flat(grad), given, need)
+    dx = _shaped(_like(dx, given.x), x) if need[0] else x.new_empty(0)
     return dx, _like(dw, weight, need[1]), _like(db, weight, need[2])
 
 
-def _norm_backward_fake(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-    impl: str,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _norm_backward_fake(grad: Tensor, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+    given, need = Given(*args[:6]), args[6]
+    x, weight = given.x, given.weight
     return (
         torch.empty_like(_flat(x)).view(x.shape) if need[0] else x.new_empty(0),
         _fake_like(weight, need[1]),
@@ -189,59 +197,43 @@ def _norm_backward_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None
 
 
 def _norm_backward_autograd(ctx: Any, *cotangents: Tensor | None) -> tuple[Any, ...]:
-    grad, x, weight, mean, rstd = ctx.saved_tensors
+    grad, *saved = ctx.saved_tensors
     # Results that were not asked for are empty tensors; their cotangents mean nothing.
-    v, p, q = (t if made else None for t, made in zip(cotangents, ctx.made, strict=True))
+    used = (t if made else None for t, made in zip(cotangents, ctx.made, strict=True))
     need = list(ctx.needs_input_grad[:3])
-    results = norm_double_backward_op(
-        v, p, q, grad, x, weight, mean, rstd, ctx.groups, ctx.centre, need, ctx.impl
-    )
+    results = norm_double_backward_op(*used, grad, *saved, ctx.groups, ctx.centre, need, ctx.impl)
     pick = [t if n else None for t, n in zip(results, need, strict=True)]
     return (*pick, None, None, None, None, None, None)
 
 
-def _norm_double_backward(
-    v: Tensor | None,
-    p: Tensor | None,
-    q: Tensor | None,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-    impl: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    flat = _flat(x)
-    double = run("norm", "double_backward", impl, flat, variant(groups, centre, flat))
+def _norm_double_backward(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+    (v, p, q), grad, given, need, impl = (
+        args[:3],
+        args[3],
+        Given(*args[4:10]),
+        *args[10:],
+    )
+    x, weight = given.x, given.weight
+    variety = variant(given.groups, given.centre, x)
+    double, as_given = run("norm", "double_backward", impl, x, variety)
+    if x.numel() > 0 and as_given:
+        gg, gx, gw = double((v, p, q), grad, given, need)
+        gw = torch.zeros_like(weight) if gw is None and weight is not None else gw
+        return _made(gg, x, need[0]), _made(gx, x, need[1]), _made(gw, x, need[2])
     gg = gx = gw = None
+    given = _flattened(given)
     if x.numel() > 0:
-        v = None if v is None else _flat(v)
-        p, q, w = (_parameter(t, x) for t in (p, q, weight))
-        gg, gx, gw = double(v, p, q, _flat(grad), flat, w, mean, rstd, groups, centre, need)
+        cotangents = None if v is None else _flat(v), _parameter(p, x), _parameter(q, x)
+        gg, gx, gw = double(cotangents, _flat(grad), given, need)
     gg, gx = (
-        _shaped(_like(t, flat), x) if n else x.new_empty(0)
+        _shaped(_like(t, given.x), x) if n else x.new_empty(0)
         for t, n in zip((gg, gx), need[:2], strict=True)
     )
     return gg, gx, _like(gw, weight, need[2])
 
 
-def _norm_double_backward_fake(
-    v: Tensor | None,
-    p: Tensor | None,
-    q: Tensor | None,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-    impl: str,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _norm_double_backward_fake(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+    x, weight, need = args[4], args[5], args[10]
     gg, gx = (torch.empty_like(_flat(x)).view(x.shape) if n else x.new_empty(0) for n in need[:2])
     return gg, gx, _fake_like(weight, need[2])
 

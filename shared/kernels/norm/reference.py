@@ -10,7 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from shared.kernels.norm.layout import group_mean, spread, sum_to
+from shared.kernels.norm.layout import (
+    Cotangents,
+    Given,
+    Gradients,
+    group_mean,
+    spread,
+    sum_to,
+)
 
 Statistics = tuple[Tensor, Tensor]
 
@@ -34,7 +41,12 @@ def normalised(x: Tensor, rstd: Tensor, groups: int, centre: bool) -> Tensor:
 
 
 def forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool, eps: float
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    centre: bool,
+    eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """y = (x - mean) * rstd * weight + bias; returns y, mean and rstd."""
     mean, rstd = statistics(x, groups, centre, eps)
@@ -53,17 +65,9 @@ def project(t: Tensor, xhat: Tensor, groups: int, centre: bool) -> Tensor:
     return t - along - (spread(group_mean(t, groups), t, groups) if centre else 0)
 
 
-def backward(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def backward(grad: Tensor, given: Given, need: list[bool]) -> Gradients:
     """Gradients of x (rstd P(grad weight)), weight (sum grad xhat) and bias (sum grad)."""
+    x, weight, _, rstd, groups, centre = given
     xhat, g = normalised(x, rstd, groups, centre), grad.double()
     a = g if weight is None else g * weight.double()
     dx = spread(rstd.double(), x, groups) * project(a, xhat, groups, centre)
@@ -73,19 +77,11 @@ def backward(
 
 
 def double_backward(
-    v: Tensor | None,
-    p: Tensor | None,
-    q: Tensor | None,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    rstd: Tensor,
-    groups: int,
-    centre: bool,
-    need: list[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    cotangents: Cotangents, grad: Tensor, given: Given, need: list[bool]
+) -> Gradients:
     """Gradients of grad, x and weight for the cotangents v, p, q of dx, dweight, dbias."""
+    v, p, q = cotangents
+    x, weight, _, rstd, groups, centre = given
     xhat, g = normalised(x, rstd, groups, centre), grad.double()
     v = torch.zeros_like(xhat) if v is None else v.double()
     p = torch.zeros((), dtype=g.dtype, device=g.device) if p is None else p.double()

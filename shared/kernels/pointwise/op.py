@@ -16,7 +16,7 @@ from shared.kernels import library
 from shared.kernels.norm.layout import dense, laid_out_as
 from shared.kernels.pointwise import formula, fused
 from shared.kernels.pointwise.formula import FUNCTIONS, Inputs
-from shared.kernels.registry import Implementation, Operator, register, resolve, run
+from shared.kernels.registry import Implementation, Operator, register, resolve, run, without_triton
 
 
 def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +37,9 @@ OPERATOR = register(
             ),
             "native": Implementation(formula.forward, formula.backward, formula.double_backward),
             # Its double backward is the formula on torch's operations: nothing to fuse by hand.
-            "triton": Implementation(fused.forward, fused.backward, formula.double_backward),
+            "triton": Implementation(
+                fused.forward, fused.backward, formula.double_backward, without_triton
+            ),
         },
     )
 )
@@ -59,7 +61,7 @@ def _as(value: Tensor | None, like: Tensor | None, x: Tensor) -> Tensor:
 def _forward(*args: Any) -> Tensor:
     *tensors, function, impl = args
     inputs = Inputs(dense(tensors[0]), *tensors[1:])
-    f = run("pointwise", "forward", impl, inputs.x)
+    f, _ = run("pointwise", "forward", impl, inputs.x)
     if inputs.x.numel() == 0:
         return torch.empty_like(inputs.x)
     return laid_out_as(f(inputs, function, _wide(inputs.x)), inputs.x)
@@ -84,7 +86,7 @@ def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 def _backward(grad: Tensor, *args: Any) -> tuple[Tensor, ...]:
     *tensors, function, impl = args
     inputs = Inputs(dense(tensors[0]), *tensors[1:])
-    f = run("pointwise", "backward", impl, inputs.x)
+    f, _ = run("pointwise", "backward", impl, inputs.x)
     results = (None,) * 6
     if inputs.x.numel() > 0:
         results = f(grad, inputs, function, _wide(inputs.x))
@@ -114,7 +116,7 @@ def _backward_autograd(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | N
 def _double_backward(*args: Any) -> tuple[Tensor, ...]:
     cotangents, grad, tensors, function, impl = args[:6], args[6], args[7:13], *args[13:]
     inputs = Inputs(dense(tensors[0]), *tensors[1:])
-    f = run("pointwise", "double_backward", impl, inputs.x)
+    f, _ = run("pointwise", "double_backward", impl, inputs.x)
     results = (None,) * 6
     if inputs.x.numel() > 0:
         results = f(cotangents, grad, inputs, function, _wide(inputs.x))

@@ -1,1 +1,0 @@
-"""Measures the operators beside their peers: `python -m shared.kernels.benchmark --help`."""

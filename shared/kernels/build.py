@@ -1,0 +1,93 @@
+"""Compiles C++ of this package once a machine, with the machine's own compiler.
+
+The result lies in the user's cache, under a name that tells source, compiler and processor apart.
+Python code names the digest of the source that it belongs to: what a result depends on is read
+from Python code alone, so an edit of the C++ must show there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from filelock import FileLock
+
+# Without contraction a product is rounded wherever it stands: a w - mean(a w) of one element is 0,
+# and results do not depend on whether the processor has fused operations.
+FLAGS = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared"]
+FLAGS += ["-fopenmp"] if sys.platform == "linux" else []
+
+
+def compiler() -> str | None:
+    """The C++ compiler: $CXX, or the first of c++, g++ and clang++ that is installed."""
+    names = [os.environ["CXX"]] if "CXX" in os.environ else ["c++", "g++", "clang++"]
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "renorm"
+
+
+def _processor() -> str:
+    """What `-march=native` may look at."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({s for s in lines if s.startswith(("flags", "model name"))}))
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 of the C++ in a folder."""
+    files = sorted(f for f in folder.iterdir() if f.suffix in (".cpp", ".h"))
+    return hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()
+
+
+@cache
+def load(source: Path, sha256: str) -> ctypes.CDLL:
+    """The library made from `source`; compiled at the first call on this machine.
+
+    Args:
+        source: The file to compile; the headers beside it belong to it.
+        sha256: Of all of them, by name.
+
+    Raises:
+        ValueError: The source has another digest.
+        OSError: There is no compiler, it failed, or the cache cannot be written.
+    """
+    found = digest(source.parent)
+    if found != sha256:
+        raise ValueError(
+            f"{source.name}: got files of digest {found}, expected {sha256}: write the new digest "
+            "into the Python module beside it, so that results of the old text count as old"
+        )
+    cxx = compiler()
+    if cxx is None:
+        raise OSError("no C++ compiler was found: install g++ or clang++, or set CXX")
+    version = subprocess.run([cxx, "--version"], capture_output=True, check=False).stdout
+    parts = (sha256.encode(), " ".join(FLAGS).encode(), version, _processor().encode())
+    key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
+    library = _cache() / f"{source.stem}-{key}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        # Processes that start together compile once.
+        with FileLock(library.with_suffix(".lock")):
+            if not library.exists():
+                _compile(cxx, source, library)
+    return ctypes.CDLL(str(library))
+
+
+def _compile(cxx: str, source: Path, library: Path) -> None:
+    part = library.with_suffix(".part")
+    command = [cxx, *FLAGS, str(source), "-o", str(part)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(command)} failed:\n{done.stderr}")
+    part.replace(library)

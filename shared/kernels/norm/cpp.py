@@ -1,0 +1,215 @@
+"""`norm` on a CPU by kernels of our own in C++ (source/): one pass for the sums, one to write.
+
+Compiled on the machine at the first use (build.py), which needs a C++ compiler. These functions
+take tensors as the op gets them: on small ones every view would cost more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from shared.kernels import build
+from shared.kernels.norm.layout import Cotangents, Given, Gradients, laid_out_as, sum_to
+
+SOURCE = Path(__file__).with_name("source") / "norm.cpp"
+SHA256 = "d45aaacd2c4b97c74db893af0c8f763ee614a41b050dbfd988f871f0fbfd856c"
+DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
+PACK = struct.Struct("17q13Pd").pack  # as `Args` in norm.h
+BLOCK = 2**15  # elements: the least work of a block, which is what threads share
+MAX_BLOCKS = 16
+
+
+@cache
+def obstacle(device: str) -> str | None:
+    """Why these kernels cannot run on this type of device; None where they can."""
+    if device != "cpu":
+        return "its kernels are for a CPU"
+    try:
+        build.load(SOURCE, SHA256)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+@cache
+def _function(phase: str) -> Callable[[bytes], None]:
+    function: Callable[[bytes], None] = getattr(build.load(SOURCE, SHA256), phase)
+    return function
+
+
+class Plan(NamedTuple):
+    """What follows from shapes and strides alone."""
+
+    head: tuple[int, ...]  # of `Args`: from `columns` to `each`
+    num_groups: int
+    wide: torch.dtype
+    columns: bool
+    weight_shape: tuple[int, int, int]  # (1 or N, 1 or C, 1 or S)
+    blocks: int
+    shared: bool  # whether each block needs weight gradients of its own
+    serial: bool  # too small for threads
+
+
+@lru_cache(4096)
+def _plan(
+    shape: torch.Size,
+    contiguous: bool,
+    weight_shape: torch.Size | None,
+    dtype: torch.dtype,
+    groups: int,
+) -> Plan:
+    n, c = shape[:2]
+    s = shape[2:].numel()
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    columns = not contiguous or (groups == 0 and s == 1)
+    w = (1, 1, 1)
+    if weight_shape is not None:
+        w = (1, c, 1) if len(weight_shape) == 1 else (*weight_shape[:2], weight_shape[2:].numel())
+    if columns and weight_shape is not None:
+        w = w[0], c, w[2]
+    # Strides of the weight; a dimension of one element has stride 0, as if it were broadcast.
+    strides = (w[1] * w[2], 1, w[1]) if columns else (w[1] * w[2], w[2], 1)
+    wn, wc, ws = (stride if size > 1 else 0 for size, stride in zip(w, strides, strict=True))
+    k = c // max(groups, 1)
+    if columns:
+        each = ws > 0 or (groups == 0 and wn > 0)
+        grid, head = (n, groups), (n, groups, s, c, 0, 0, 0, wn, 0, ws, each)
+    elif groups == 0:
+        grid, head = (1, c), (1, c, n, s, 0, s, c * s, 0, wc, wn, ws > 0)
+    elif s == 1:
+        grid, head = (n, groups), (n, groups, 1, k, c, k, k, wn, wc * k, 0, wc > 0)
+    else:
+        grid, head = (
+            (n, groups),
+            (n, groups, k, s, c * s, k * s, s, wn, wc * k, wc, ws > 0),
+        )
+    blocks = min(max(shape.numel() // BLOCK, 1), MAX_BLOCKS)
+    if columns and groups == 0:
+        blocks, shared = (1 if head[-1] else blocks), False
+    else:
+        blocks = min(blocks, n if columns else grid[0] * grid[1])
+        shared = (grid[0] > 1 and head[7] == 0) or (not columns and grid[1] > 1 and head[8] == 0)
+    shared = shared and blocks > 1
+    count = c if groups == 0 else n * groups
+    serial = shape.numel() < BLOCK
+    return Plan((columns, *head), count, wide, columns, w, max(blocks, 1), shared, serial)
+
+
+def _dense(x: Tensor) -> Tensor:
+    """x itself where its channels or its positions are neighbours in memory, else a copy."""
+    if x.is_contiguous() or (x.dim() > 2 and x.movedim(1, -1).is_contiguous()):
+        return x
+    return x.contiguous()
+
+
+def _weight(value: Tensor | None, plan: Plan) -> Tensor | None:
+    """A weight as norm.cpp reads it: in the wide type, its slots' order in memory as x's."""
+    if value is None:
+        return None
+    if value.dtype != plan.wide:
+        value = value.to(plan.wide)
+    if value.dim() > 1:
+        value = value.flatten(2) if value.dim() > 2 else value.unsqueeze(2)
+        if plan.columns:
+            return value.expand(plan.weight_shape).transpose(1, 2).contiguous()
+    return value.contiguous()
+
+
+def _call(
+    phase: str,
+    x: Tensor,
+    plan: Plan,
+    centre: bool,
+    w_numel: int,
+    tensors: tuple[Tensor | None, ...],
+    eps: float,
+) -> None:
+    columns, *rest = plan.head
+    threads = 1 if plan.serial else torch.get_num_threads()
+    pointers = [0 if t is None else t.data_ptr() for t in tensors]
+    head = DTYPES[x.dtype], columns, threads, centre
+    _function(phase)(PACK(*head, *rest, w_numel, plan.blocks, *pointers, eps))
+
+
+def forward(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    centre: bool,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `reference.forward`."""
+    x = _dense(x)
+    shape = None if weight is None else weight.shape
+    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, groups)
+    y = torch.empty_like(x)
+    mean = x.new_empty(plan.num_groups, dtype=plan.wide)
+    rstd = torch.empty_like(mean)
+    weight, bias = _weight(weight, plan), _weight(bias, plan)
+    tensors = x, None, None, weight, bias, None, None, mean, rstd, y, None, None, None
+    _call("renorm_forward", x, plan, centre, 0, tensors, eps)
+    return y, mean, rstd
+
+
+def backward(grad: Tensor, given: Given, need: list[bool]) -> Gradients:
+    """As `reference.backward`."""
+    dx, _, dw, db = _backward((None, None, None), grad, given, need[1] or need[2])
+    return dx, dw, db
+
+
+def double_backward(
+    cotangents: Cotangents, grad: Tensor, given: Given, need: list[bool]
+) -> Gradients:
+    """As `reference.double_backward`."""
+    v, p, q = cotangents
+    v = torch.zeros_like(given.x) if v is None else v
+    gg, gx, gw, _ = _backward((v, p, q), grad, given, need[2])
+    return gg, gx, gw
+
+
+def _backward(
+    cotangents: Cotangents, grad: Tensor, given: Given, wants_weight: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """First or (with v) second order; the gradients of weights are summed over the blocks."""
+    v, p, q = cotangents
+    x, weight = _dense(given.x), given.weight
+    shape = None if weight is None else weight.shape
+    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, given.groups)
+    v = None if v is None else laid_out_as(v, x)
+    out = torch.empty_like(x)
+    out2 = None if v is None else torch.empty_like(x)
+    dw = db = None
+    w_numel = 0
+    w = _weight(weight, plan)
+    if w is not None and wants_weight:
+        size = (plan.blocks, w.numel()) if plan.shared else (w.numel(),)
+        dw = w.new_zeros(size)
+        db = w.new_zeros(size) if v is None else None
+        w_numel = w.numel() if plan.shared else 0
+    p, q = _weight(p, plan), _weight(q, plan)
+    statistics = given.mean, given.rstd
+    tensors = x, laid_out_as(grad, x), v, w, None, p, q, *statistics, out, out2, dw, db
+    _call("renorm_backward", x, plan, given.centre, w_numel, tensors, 0.0)
+    return out, out2, _gradient(dw, weight, plan), _gradient(db, weight, plan)
+
+
+def _gradient(partial: Tensor | None, weight: Tensor | None, plan: Plan) -> Any:
+    """Sum over the blocks, in the shape and type of the weight as it was given."""
+    if partial is None or weight is None:
+        return None
+    total = partial.sum(0) if plan.shared else partial
+    if weight.dim() == 1:
+        return total.to(weight.dtype)
+    n, c, s = plan.weight_shape
+    total = total.view(n, s, c).transpose(1, 2) if plan.columns else total.view(n, c, s)
+    given = weight.shape
+    flat = torch.Size((*given[:2], given[2:].numel()))
+    return laid_out_as(sum_to(total, flat).reshape(given), weight)

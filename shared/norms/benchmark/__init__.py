@@ -1,0 +1,1 @@
+"""Measures the norms beside their peers: `python -m shared.norms.benchmark --help`."""
