@@ -23,8 +23,8 @@ def unit(claim: Claim) -> str:
     if claim.kind in ("ratio", "rate"):
         return {"ratio": "times", "rate": "share of runs"}[claim.kind]
     difference = claim.kind in ("gap", "ordering", "trend")
-    name = "percentage points" if difference and claim.unit == "percent" else claim.unit
-    return f"{name} per unit of x" if claim.kind == "trend" else name
+    name = "percentage points" if difference and claim.unit == "percent" else claim.printed_unit
+    return f"{name} per unit of x".lstrip() if claim.kind == "trend" else name
 
 
 def effect_size_name(claim: Claim) -> str:
@@ -80,7 +80,7 @@ def of_rate(
     lost = f" ({diverged} diverged)" if diverged else ""
     return (
         f"{sum(successes)} of {len(successes)} runs of arm {claim.arms[0]} have {claim.metric} "
-        f"{claim.success} {claim.unit}{lost}; {_compared(claim, decision)}"
+        f"{f'{claim.success} {claim.printed_unit}'.rstrip()}{lost}; {_compared(claim, decision)}"
         f"{_plan(decision, len(successes), needed)}"
     )
 
@@ -97,8 +97,8 @@ def of_exact(
     if worst is None:
         return f"all {diverged} runs diverged and left no {claim.metric}; mend the divergence"
     found = (
-        f"the largest {claim.metric} of {len(largest)} runs is {largest[worst]:.4g} {claim.unit} "
-        f"(arm {worst[0]}, seed {worst[1]})"
+        f"the largest {claim.metric} of {len(largest)} runs is "
+        f"{f'{largest[worst]:.4g} {claim.printed_unit}'.rstrip()} (arm {worst[0]}, seed {worst[1]})"
     )
     limit = f"the limit {claim.bound.at_most:g}"
     if verdict == "inconclusive":

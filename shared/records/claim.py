@@ -96,6 +96,11 @@ class Claim(Record):
     not_run: str = Field("", description="why the claim is not judged; replaces the test")
     would_change: str = Field("", description="what would change the verdict, if it fails here")
 
+    @property
+    def printed_unit(self) -> str:
+        """The unit as text behind a number; nothing for a pure number, whose unit is `1`."""
+        return "" if self.unit == "1" else self.unit
+
     @model_validator(mode="after")
     def _can_be_judged(self) -> Claim:
         if self.not_run:

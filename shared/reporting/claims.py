@@ -52,7 +52,9 @@ def _view(item: Judged, inputs: Inputs) -> ClaimView:
         reason=sentence(verdict.reason),
         estimate=number(verdict.estimate, spread) if measured else NO_NUMBER,
         interval=_interval(verdict),
-        bound=f"{accepted(bound)} {verdict.unit or claim.unit}".rstrip() if bound else NO_NUMBER,
+        bound=f"{accepted(bound)} {verdict.unit or claim.printed_unit}".rstrip()
+        if bound
+        else NO_NUMBER,
         scale_note=f": {note}" if (note := scale_note(inputs, claim)) else "",
         glyph=glyph(verdict),
         test="" if claim.not_run else describe_test(claim),
@@ -97,14 +99,14 @@ def describe_test(claim: Claim) -> str:
     }[claim.kind]
     if claim.bound is None:
         return f"{what} tested."
-    unit = {"rate": "", "ratio": "", "trend": f" {claim.unit} per unit of x"}.get(
-        claim.kind, f" {claim.unit}"
+    unit = {"rate": "", "ratio": "", "trend": f"{claim.printed_unit} per unit of x"}.get(
+        claim.kind, claim.printed_unit
     )
-    return f"{what} {accepted(claim.bound)}{unit}."
+    return f"{what} {f'{accepted(claim.bound)} {unit.lstrip()}'.rstrip()}."
 
 
 def _success(claim: Claim) -> str:
-    return f"{accepted(claim.success)} {claim.unit}" if claim.success else ""
+    return f"{accepted(claim.success)} {claim.printed_unit}".rstrip() if claim.success else ""
 
 
 def _interval(verdict: ClaimVerdict) -> str:

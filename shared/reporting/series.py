@@ -188,7 +188,7 @@ def axis_title(metric: str, unit: str) -> str:
         ('test error (percent)', 'train loss (nats)')
     """
     words = metric.removesuffix(f"_{unit}").replace("_", " ")
-    return f"{words} ({unit})" if unit else words
+    return f"{words} ({unit})" if unit not in ("", "1") else words
 
 
 def spread(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
