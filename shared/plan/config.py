@@ -18,7 +18,9 @@ from shared.records.experiment import Scale
 SCHEMA = Path("workflow/schemas/config.schema.json")
 Setting = Annotated[
     str,
-    Field(pattern=r"^[a-z0-9][a-z0-9_-]*\.[a-z0-9][a-z0-9_-]*\.(data|trainer|settings)\.\w+$"),
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9_-]*\.[a-z0-9][a-z0-9_-]*\.((data|trainer|settings)\.\w+|norm)$"
+    ),
 ]
 
 
@@ -37,7 +39,8 @@ class WorkflowConfig(Record):
     )
     overrides: dict[Setting, Any] = Field(
         {},
-        description="PAPER.EXPERIMENT.SECTION.NAME: value, in all arms; for trying things out",
+        description="PAPER.EXPERIMENT.SECTION.NAME: value or PAPER.EXPERIMENT.norm: kind, in all "
+        "arms; for trying things out",
     )
 
     @field_validator("overrides")
@@ -89,7 +92,8 @@ def _describe(fault: Any) -> str:
     if key == "overrides" and len(fault["loc"]) > 1:
         return (
             f"{where}: got {fault['input']!r}, expected PAPER.EXPERIMENT.SECTION.NAME "
-            "(SECTION: data, trainer or settings), e.g. fixup.depth_sweep.trainer.max_steps"
+            "(SECTION: data, trainer or settings), e.g. fixup.depth_sweep.trainer.max_steps, or "
+            "PAPER.EXPERIMENT.norm"
         )
     return f"{where}: got {fault['input']!r}. {fault['msg']}"
 

@@ -212,8 +212,7 @@ class Plan:
 
     def _run_code(self, settings: RunSettings) -> str:
         """The digest of the code behind a run: that of the envelope and that of the paper."""
-        module = settings.entry.partition(":")[0]
-        return self._code.digest("shared.training.run", f"papers.{settings.key.paper}.{module}")
+        return self._code.digest(*settings.code())
 
     def _package_code(self, package: str) -> str:
         """The digest of what `python -m PACKAGE` runs, its templates included."""

@@ -23,6 +23,11 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9_.-]*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
+# Swaps norms; a run depends on it only where it swaps any. The kinds are under test against it.
+SWAP = "shared.norms.replace"
+Norm = Literal["layer", "rms", "batch", "group", "instance", "dyt", "derf", "none"]
+
+
 class DataSettings(Record):
     """What a training reads, and in which batches."""
 
@@ -40,6 +45,9 @@ class TrainerSettings(Record):
     max_epochs: int | None = Field(None, ge=0)
     max_steps: int | None = Field(None, ge=0)
     eval_every_epochs: int = Field(1, ge=1)
+    eval_every_steps: int | None = Field(
+        None, ge=1, description="test every N training batches in place of every N epochs"
+    )
     log_every_steps: int = Field(50, ge=1)
     checkpoint_every_seconds: float = Field(30.0, gt=0)
     gradient_clip_norm: float | None = Field(None, gt=0)
@@ -67,6 +75,7 @@ class Overrides(Record):
     data: dict[str, Any] = {}
     trainer: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    norm: Norm | None = None
 
 
 class ScaleSettings(Overrides):
@@ -90,6 +99,9 @@ class Experiment(Record):
     data: dict[str, Any] = {}
     trainer: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    norm: Norm | None = Field(
+        None, description="a training: swap all norms of the module for this kind before it starts"
+    )
     arms: dict[Name, Overrides | None] = {}
     grid: dict[str, tuple[str | int | float, ...]] = Field(
         {}, description="setting -> values; every combination is an arm named by its values"
@@ -190,8 +202,19 @@ class RunSettings(Record):
     dataset: Name | None
     trainer: TrainerSettings | None
     settings: dict[str, Any]
+    norm: Norm | None = None
     needs: dict[str, RunKey]
     threads: int
+
+    @property
+    def module(self) -> str:
+        """The dotted module that holds the paper's code of this run."""
+        return f"papers.{self.key.paper}.{self.entry.partition(':')[0]}"
+
+    def code(self) -> tuple[str, ...]:
+        """The modules whose imports are all the code of this run."""
+        swap = () if self.norm is None else (SWAP,)
+        return ("shared.training.run", self.module, *swap)
 
 
 class Experiments(Record):
@@ -238,7 +261,12 @@ def resolve(
             f"{', '.join(experiment.scales)}. Add the scale to its `scales` in paper.yaml."
         )
     layers = [
-        Overrides(data=experiment.data, trainer=experiment.trainer, settings=experiment.settings),
+        Overrides(
+            data=experiment.data,
+            trainer=experiment.trainer,
+            settings=experiment.settings,
+            norm=experiment.norm,
+        ),
         experiment.scales[key.scale] or ScaleSettings(),
         arms[key.arm],
         _from_dotted(overrides or {}),
@@ -246,16 +274,18 @@ def resolve(
     data: dict[str, Any] = {}
     trainer: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    norm: Norm | None = None
     for layer in layers:
         data |= layer.data
         trainer |= layer.trainer
         settings |= layer.settings
+        norm = layer.norm or norm
     where = Path("papers") / key.paper / "paper.yaml"
     training = experiment.kind == "training"
-    if not training and (trainer or data.keys() - {"dataset"}):
+    if not training and (trainer or norm or data.keys() - {"dataset"}):
         raise RecordError(
-            f"{key.paper}/{key.experiment}: is a measurement: got settings of `trainer` or `data`, "
-            "expected only `settings`"
+            f"{key.paper}/{key.experiment}: is a measurement: got `norm` or settings of `trainer` "
+            "or `data`, expected only `settings`"
         )
     return validate(
         {
@@ -266,6 +296,7 @@ def resolve(
             "dataset": data.get("dataset"),
             "trainer": trainer if training else None,
             "settings": settings,
+            "norm": norm,
             "needs": {
                 name: RunKey(scale=key.scale, paper=key.paper, **ref.model_dump())
                 for name, ref in experiment.needs.items()
@@ -279,11 +310,16 @@ def resolve(
 
 def _from_dotted(values: Mapping[str, Any]) -> Overrides:
     sections: dict[str, dict[str, Any]] = {"data": {}, "trainer": {}, "settings": {}}
+    norm = None
     for dotted, value in values.items():
         section, _, name = dotted.partition(".")
-        if section not in sections or not name:
+        if dotted == "norm":
+            norm = value
+        elif section in sections and name:
+            sections[section][name] = value
+        else:
             raise RecordError(
-                f"override {dotted!r}: expected data.NAME, trainer.NAME or settings.NAME"
+                f"override {dotted!r}: expected norm, data.NAME, trainer.NAME or settings.NAME"
             )
-        sections[section][name] = value
-    return Overrides(**sections)
+    # Not validated here: `resolve` validates the whole.
+    return Overrides.model_construct(None, **sections, norm=norm)

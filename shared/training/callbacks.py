@@ -24,10 +24,11 @@ class Resume(Callback):
     this adds the random streams and the rows recorded so far. The file is replaced atomically.
     """
 
-    def __init__(self, file: Path, every_seconds: float, recorder: Recorder) -> None:
+    def __init__(self, file: Path, settings: TrainerSettings, recorder: Recorder) -> None:
         self.file = file
         self.resumed_at_steps: list[int] = []
-        self._every_seconds = every_seconds
+        self._every_seconds = settings.checkpoint_every_seconds
+        self._eval_every_steps = settings.eval_every_steps
         self._recorder = recorder
         self._seconds_before = 0.0
         self._start = time.monotonic()
@@ -77,10 +78,14 @@ class Resume(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         # After the last batch of an epoch Lightning has still to validate and to step schedulers,
-        # and a run resumed there would skip it. The next batch will do.
+        # after others to validate, and a run resumed there would skip it. The next batch will do.
         due = time.monotonic() - self._last_save >= self._every_seconds
-        if due and not trainer.is_last_batch:
+        if due and not trainer.is_last_batch and not self._validates_next(trainer):
             self.save(trainer)
+
+    def _validates_next(self, trainer: Trainer) -> bool:
+        every = self._eval_every_steps
+        return every is not None and (trainer.fit_loop.total_batch_idx + 1) % every == 0
 
 
 class Divergence(Callback):

@@ -17,18 +17,26 @@ class Classifier(PaperModule):
 
     A subclass sets `self.net` in `__init__` and implements `configure_optimizers`.
     Rows: train_loss (nats, mean over the last `log_every_steps` steps), test_loss (nats) and
-    test_error_percent (percent) after each epoch and at the end.
+    test_error_percent (percent) at each evaluation and at the end; with a target also
+    target_reached (1 or 0) and steps_to_target (step) at the end. A run that never reaches its
+    target has all its steps as steps_to_target: a lower bound.
 
     Args:
         mixup_alpha: parameter of the Beta distribution of the mixing weight; 0 turns mixup off.
+        target_error_percent: a test error; recorded is the first evaluation at or below it.
 
     Source: mixup is by Zhang, Cisse, Dauphin, Lopez-Paz (2018), arXiv 1710.09412.
     """
 
     net: nn.Module
 
-    def __init__(self, mixup_alpha: float = 0.0) -> None:
+    def __init__(self, mixup_alpha: float = 0.0, target_error_percent: float | None = None) -> None:
         super().__init__()
+        if target_error_percent is not None and not 0 <= target_error_percent < 100:
+            raise ValueError(
+                f"target_error_percent: got {target_error_percent}, expected a percentage below 100"
+            )
+        self.target_error_percent = target_error_percent
         if mixup_alpha < 0:
             raise ValueError(f"mixup_alpha: got {mixup_alpha}, expected a number >= 0 (0 = off)")
         self.mixup_alpha = mixup_alpha
@@ -79,11 +87,22 @@ class Classifier(PaperModule):
         self._record_test(logits_NC, labels_N)
         if logits_NC.isfinite().all():
             self.run.save_predictions(logits_NC.softmax(dim=1), labels_N)
+        if self.target_error_percent is not None:
+            self._record_target(self.target_error_percent)
 
     def _collect(self) -> tuple[torch.Tensor, torch.Tensor]:
         logits, labels = zip(*self._outputs, strict=True)
         self._outputs.clear()
         return torch.cat(logits), torch.cat(labels)
+
+    def _record_target(self, target: float) -> None:
+        reached = [
+            row.step
+            for row in self.run.recorder.rows()
+            if row.metric == "test_error_percent" and row.value <= target
+        ]
+        self.record("target_reached", float(bool(reached)), "1", split="test")
+        self.record("steps_to_target", min(reached, default=self.global_step), "step", split="test")
 
     def _record_test(self, logits_NC: torch.Tensor, labels_N: torch.Tensor) -> None:
         loss = cross_entropy(logits_NC, labels_N)

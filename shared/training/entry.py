@@ -6,12 +6,22 @@ import importlib
 from typing import Any
 
 from shared.records.base import RecordError
-from shared.records.experiment import RunSettings
+from shared.records.experiment import SWAP, RunSettings
 
 
-def entry_module(settings: RunSettings) -> str:
-    """The dotted module that holds the code of a run, `papers.PAPER.MODULE`."""
-    return f"papers.{settings.key.paper}.{settings.entry.partition(':')[0]}"
+def swap_norms(module: Any, settings: RunSettings) -> str:
+    """Swaps the norms of a paper's module for those of `settings.norm`; says what it did.
+
+    By its name, so that a run without a swap does not depend on the code of all norms.
+
+    Raises:
+        RecordError: the module has no norm that could be swapped.
+    """
+    try:
+        report = importlib.import_module(SWAP).replace_norms(module, settings.norm)
+    except ValueError as error:
+        raise RecordError(f"{settings.key}: norm: {error}") from None
+    return str(report)
 
 
 def load_entry(settings: RunSettings) -> Any:
@@ -20,7 +30,7 @@ def load_entry(settings: RunSettings) -> Any:
     Raises:
         RecordError: no such module or name.
     """
-    module_name, name = entry_module(settings), settings.entry.partition(":")[2]
+    module_name, name = settings.module, settings.entry.partition(":")[2]
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -29,7 +29,7 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
     assert settings is not None
     data = run.settings.data
     module.run = run
-    resume = Resume(checkpoint, settings.checkpoint_every_seconds, run.recorder)
+    resume = Resume(checkpoint, settings, run.recorder)
     divergence = Divergence(settings.log_every_steps)
     progress = Progress(console, settings, data.batch_size if data else None)
     if settings.channels_last:
@@ -39,7 +39,9 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
         devices=1,
         max_epochs=-1 if settings.max_epochs is None else settings.max_epochs,
         max_steps=-1 if settings.max_steps is None else settings.max_steps,
-        check_val_every_n_epoch=settings.eval_every_epochs,
+        # Without epochs Lightning counts batches over the whole training.
+        check_val_every_n_epoch=None if settings.eval_every_steps else settings.eval_every_epochs,
+        val_check_interval=settings.eval_every_steps,
         precision=settings.precision,
         gradient_clip_val=settings.gradient_clip_norm,
         inference_mode=not module.test_needs_gradient,

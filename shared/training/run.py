@@ -31,7 +31,7 @@ from shared.records.experiment import SCALES, RunKey, RunSettings, read_experime
 from shared.records.metrics import Row, table, write_metrics
 from shared.records.run import Outcome
 from shared.training.console import Console, console, duration
-from shared.training.entry import entry_module, load_entry
+from shared.training.entry import load_entry, swap_norms
 from shared.training.inputs import input_digests
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def compute(settings: RunSettings, out: Console) -> None:
     # seventh of its time.
     gc.set_threshold(100_000, 50, 100)
     started, energy = datetime.now(UTC), EnergyMeter()
-    code = closure_digest("shared.training.run", entry_module(settings))
+    code = closure_digest(*settings.code())
     scratch = _scratch(settings, code)
     staging = scratch / "files"
     shutil.rmtree(staging, ignore_errors=True)
@@ -98,7 +98,10 @@ def _train_or_measure(run: Run, checkpoint: Path, out: Console) -> Computed:
     if run.settings.kind == "training":
         from shared.training.fit import fit
 
-        return fit(run, _call(entry, run.settings), checkpoint, out)
+        module = _call(entry, run.settings)
+        if run.settings.norm is not None:
+            out.line(swap_norms(module, run.settings))
+        return fit(run, module, checkpoint, out)
     from shared.training.measure import measure
 
     return measure(run, _call(entry, run.settings, run))
@@ -184,8 +187,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         type=_override,
-        metavar="SECTION.NAME=VALUE",
-        help="override a setting, e.g. trainer.max_steps=10 or settings.lr=0.1",
+        metavar="NAME=VALUE",
+        help="override a setting, e.g. trainer.max_steps=10, settings.lr=0.1 or norm=rms",
     )
     return parser
 
@@ -193,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
 def _override(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected SECTION.NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected NAME=VALUE, e.g. settings.lr=0.1")
     try:
         return name, parse_yaml(value)
     except yaml.YAMLError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import timm
 import torch
@@ -11,6 +13,12 @@ from torchvision.models import resnet18
 from shared import norms
 from shared.norms import replace_norms
 from shared.norms.replace import KINDS
+from shared.records.experiment import Norm
+
+
+def test_paper_files_know_every_kind():
+    assert get_args(Norm) == KINDS
+
 
 MODELS = ("resnet18", "vit_tiny_patch16_224", "convnext_atto", "efficientnet_b0")
 

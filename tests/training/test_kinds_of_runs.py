@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -53,6 +54,53 @@ def test_classifier_writes_every_file_and_learns(repository):
     assert values(directory, "diverged") == [0.0]
     assert not list((repository / "results/scratch").rglob("*.ckpt"))
     assert "test_error_percent" in (directory / "run.log").read_text()
+
+
+def test_a_target_is_reached_at_the_first_test_below_it(repository):
+    every = ("--set", "trainer.eval_every_steps=2", "--set", "settings.lr=0.002")
+    target = ("--set", "settings.target_error_percent=30")
+    code, directory = run("fake_classifier", "train", "plain", *every, *target)
+    assert code == 0
+    metrics = read_metrics(directory / "metrics.parquet")
+    tests = metrics.filter(pl.col("metric") == "test_error_percent").sort("step")
+    assert tests["step"].to_list() == list(range(2, 26, 2))
+    first = tests.filter(pl.col("value") <= 30)["step"][0]
+    assert 2 < first < 24
+    assert values(directory, "steps_to_target") == [first]
+    assert values(directory, "target_reached") == [1.0]
+
+
+def test_a_target_that_is_never_reached_gives_all_steps_as_a_lower_bound(repository):
+    never = ("--set", "settings.target_error_percent=0", "--set", "settings.lr=0")
+    _, directory = run("fake_classifier", "train", "plain", *never)
+    assert values(directory, "steps_to_target") == [24.0]
+    assert values(directory, "target_reached") == [0.0]
+
+
+def test_any_norm_from_the_command_line(repository, capsys):
+    errors = {}
+    for norm in ("group", "none"):
+        code, directory = run("fake_norms", "train", "batchnorm", "--set", f"norm={norm}")
+        assert code == 0
+        log = (directory / "run.log").read_text()
+        assert "net.1: BatchNorm2d(4) -> " in log
+        assert read_record(directory / "settings.json", RunSettings).norm == norm
+        errors[norm] = values(directory, "test_loss")
+    assert errors["group"] != errors["none"]
+
+
+@pytest.mark.parametrize(
+    ("paper", "arm", "norm", "message"),
+    [
+        ("fake_norms", "batchnorm", "rmsnorm", "norm: Input should be 'layer', 'rms', .*'rmsnorm'"),
+        ("fake_classifier", "plain", "rms", "norm: .* without a norm inside"),
+    ],
+)
+def test_a_norm_that_cannot_be_is_refused(repository, capsys, paper, arm, norm, message):
+    code, directory = run(paper, "train", arm, "--set", f"norm={norm}")
+    assert code == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert not (directory / "metrics.parquet").exists()
 
 
 def test_same_seed_same_bits_and_other_seed_other_bits(repository):
@@ -134,7 +182,7 @@ def test_a_number_that_is_not_finite_is_a_divergence(repository):
         (("no_paper", "identity", "ok"), "expected one of fake_adaptation"),
         (("fake_measurement", "identity", "ok", "--scale", "full"), "only at laptop"),
         (("fake_measurement", "identity", "ok", "--set", "trainer.max_steps=1"), "measurement"),
-        (("fake_classifier", "train", "plain", "--set", "lr=1"), "expected data.NAME"),
+        (("fake_classifier", "train", "plain", "--set", "lr=1"), "expected norm, data.NAME"),
         (("fake_classifier", "train", "plain", "--set", "trainer.max_epoch=1"), "max_epoch"),
         (("fake_classifier", "train", "plain", "--set", "data.dataset=none"), "shared.data fetch"),
         (("fake_classifier", "train", "plain", "--set", "data.train_size=97"), "has 96 train"),

@@ -26,9 +26,9 @@ COMMAND = [
 KEY = RunKey(scale="laptop", paper="fake_classifier", experiment="train", arm="mixup", seed=3)
 
 
-def run_in_process():
+def run_in_process(*more):
     arguments = [KEY.paper, KEY.experiment, KEY.arm, "--seed", str(KEY.seed)]
-    assert main(arguments) == 0
+    assert main([*arguments, *more]) == 0
     files = ("weights.safetensors", "predictions.safetensors", "metrics.parquet")
     return {file: (KEY.directory() / file).read_bytes() for file in files}
 
@@ -36,8 +36,10 @@ def run_in_process():
 @pytest.mark.parametrize(
     "crashes", [(k,) for k in (1, 3, 5, 6, 7, 12, 23, 24)] + [(4, 5, 7, 13, 14), (6, 12)]
 )
-def test_a_crash_at_any_step_changes_no_bit(repository, monkeypatch, crashes):
-    undisturbed = run_in_process()
+@pytest.mark.parametrize("every_steps", [None, 5])
+def test_a_crash_at_any_step_changes_no_bit(repository, monkeypatch, crashes, every_steps):
+    more = () if every_steps is None else ("--set", f"trainer.eval_every_steps={every_steps}")
+    undisturbed = run_in_process(*more)
     on_train_batch_end = Resume.on_train_batch_end
 
     class CrashError(Exception):
@@ -46,19 +48,24 @@ def test_a_crash_at_any_step_changes_no_bit(repository, monkeypatch, crashes):
     for step in crashes:
 
         def crash(self, trainer, *arguments, at=step):
-            self._every_seconds = 0 if trainer.global_step >= at - 1 else 1000
+            self._every_seconds = 0 if trainer.global_step >= at - 2 else 1000
             on_train_batch_end(self, trainer, *arguments)
             if trainer.global_step == at:
                 raise CrashError
 
         monkeypatch.setattr(Resume, "on_train_batch_end", crash)
         with pytest.raises(CrashError):
-            run_in_process()
+            run_in_process(*more)
     monkeypatch.setattr(Resume, "on_train_batch_end", on_train_batch_end)
-    assert run_in_process() == undisturbed
+    assert run_in_process(*more) == undisturbed
     provenance = read_record(KEY.directory() / "provenance.json", Provenance)
-    # At the end of an epoch nothing is saved: there the step before counts.
-    assert provenance.resumed_at_steps == tuple(k - (k % 6 == 0) for k in crashes)
+
+    # At the end of an epoch and before a test nothing is saved: there the step before counts.
+    def saved(step):
+        return step % 6 != 0 and (every_steps is None or step % every_steps != 0)
+
+    resumed = (next(k for k in range(crash, 0, -1) if saved(k)) for crash in crashes)
+    assert provenance.resumed_at_steps == tuple(dict.fromkeys(resumed))
 
 
 @pytest.mark.parametrize("kills", [1, 2])

@@ -7,8 +7,10 @@ from shared.training.classifier import Classifier
 
 
 class Linear(Classifier):
-    def __init__(self, *, lr: float, mixup_alpha: float = 0.0) -> None:
-        super().__init__(mixup_alpha)
+    def __init__(
+        self, *, lr: float, mixup_alpha: float = 0.0, target_error_percent: float | None = None
+    ) -> None:
+        super().__init__(mixup_alpha, target_error_percent)
         self.lr = lr
         self.net = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, 4))
 
