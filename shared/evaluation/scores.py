@@ -86,4 +86,5 @@ def _share_inside(x_NF: Tensor, manifold_MF: Tensor, neighbours: int, block: int
 
 
 def _distances(x_NF: Tensor, y_MF: Tensor) -> Tensor:
-    return torch.cdist(x_NF, y_MF, compute_mode="donot_use_mm_for_euclid_dist")
+    # By products of matrices, ten times as fast; in float64 that leaves 8 digits.
+    return torch.cdist(x_NF, y_MF, compute_mode="use_mm_for_euclid_dist")
