@@ -123,8 +123,8 @@ def _score_of_settings(metrics: pl.DataFrame) -> Figure | None:
         return None
     return Figure(
         "Classifier score at the settings A (1) to F (6)",
-        "Score after the short trainings: 1 is what equal samples get, 10 the most; below 1.5 a run "
-        "counts as failed. D to F (4 to 6) have a learning rate of 0.001, ten times that of A "
+        "Score after the short trainings: 1 is what equal samples get, 10 the most; below 1.5 a "
+        "run counts as failed. D to F (4 to 6) have a learning rate of 0.001, ten times that of A "
         "and B; A and D to F have five critic steps a generator step. One small dot a seed.",
         sweep(
             together,
