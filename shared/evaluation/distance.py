@@ -5,6 +5,7 @@ Legend: N and M samples, F features. All sums are in float64.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.linalg import qr, svdvals
 
@@ -75,8 +76,11 @@ def kernel_distance(x_NF: Tensor, y_MF: Tensor, block: int = 1024) -> float:
 
 
 def _kernel_sum(x_NF: Tensor, y_MF: Tensor, block: int) -> float:
-    width = x_NF.shape[1]
-    return sum(float((rows @ y_MF.mT / width + 1).pow(3).sum()) for rows in x_NF.split(block))
+    one, share = x_NF.new_ones(1), 1 / x_NF.shape[1]
+    return sum(
+        float(torch.addmm(one, rows, y_MF.mT, alpha=share).pow_(3).sum())
+        for rows in x_NF.split(block)
+    )
 
 
 def _kernel_of_self(x_NF: Tensor) -> Tensor:

@@ -32,20 +32,20 @@ def algorithm_1(w, u, steps):
 
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize(
-    ("layer", "shape", "matrix"),
+    ("make", "shape", "matrix"),
     [
-        (nn.Linear(5, 3), (2, 5), lambda w: w),
-        (nn.Conv2d(3, 4, 3), (2, 3, 6, 6), lambda w: w.reshape(4, -1)),
+        (lambda: nn.Linear(5, 3), (2, 5), lambda w: w),
+        (lambda: nn.Conv2d(3, 4, 3), (2, 3, 6, 6), lambda w: w.reshape(4, -1)),
         (
-            nn.ConvTranspose2d(3, 4, 3),
+            lambda: nn.ConvTranspose2d(3, 4, 3),
             (2, 3, 6, 6),
             lambda w: w.transpose(1, 0, 2, 3).reshape(4, -1),
         ),
     ],
     ids=["linear", "conv", "deconv"],
 )
-def test_the_weight_is_that_of_algorithm_1(layer, shape, matrix, steps):
-    layer = layer.double()
+def test_the_weight_is_that_of_algorithm_1(make, shape, matrix, steps):
+    layer = make().double()
     w = layer.weight.detach().numpy().copy()
     SpectralNorm(layer, iterations=steps)
     divided = layer.parametrizations["weight"][0]
