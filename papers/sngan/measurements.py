@@ -48,13 +48,13 @@ def identities(run: Run, layer: LayerName, iterations: int) -> Iterator[Row]:
     Source: equations 6-12 and algorithm 1 of the paper.
     """
     make, shape = LAYERS[layer]
-    plain = make().double()
+    plain: Any = make().double()  # a layer with a weight and a bias
     x = torch.randn(shape, dtype=torch.float64)
     net = copy.deepcopy(plain)
     SpectralNorm(net, iterations)
     net(x)
     net.eval()
-    weight: Any = net.parametrizations["weight"]  # type: ignore[index]
+    weight: Any = net.parametrizations["weight"]
     w_OF = as_matrix(weight.original.detach(), weight[0].transposed)
     u, v = weight[0].u.clone(), weight[0].v.clone()
     sigma, exact = u @ w_OF @ v, torch.linalg.svdvals(w_OF)[0]
@@ -65,8 +65,8 @@ def identities(run: Run, layer: LayerName, iterations: int) -> Iterator[Row]:
     moved = torch.cat([weight[0].u - u, weight[0].v - v]).abs().max()
     yield Row("eval_change", moved.item(), "1")
 
-    gradient = torch.randn_like(plain.weight)  # type: ignore[call-overload]
-    net.weight.backward(gradient)  # type: ignore[operator, union-attr]
+    gradient = torch.randn_like(plain.weight)
+    net.weight.backward(gradient)
     g_OF = as_matrix(gradient, weight[0].transposed)
     closed_OF = (g_OF - (g_OF * w_OF).sum() / sigma * torch.outer(u, v)) / sigma
     by_autograd_OF = as_matrix(weight.original.grad, weight[0].transposed)
@@ -79,8 +79,6 @@ def identities(run: Run, layer: LayerName, iterations: int) -> Iterator[Row]:
 
     with torch.no_grad():
         weight.original.mul_(7)
-        if net.bias is not None:
-            output = output.detach()
     yield Row("scale_error", _relative(net(x), output), "1")
 
 

@@ -79,7 +79,7 @@ def pictures(
 
     Args:
         arms: arm -> its label on the page.
-        seeds: one column each.
+        seeds: one column each, where any of the arms has a picture.
         prefix: of the pictures' names, before the step.
         real: name of the picture that is shown beside, without `.png`.
 
@@ -97,6 +97,7 @@ def pictures(
     steps = tuple(sorted({step for files in saved.values() for step in files}))
     if not steps:
         return None
+    seeds = [seed for seed in seeds if any(saved[arm, seed] for arm in arms)]
     rows = {
         label: tuple(
             Cell(

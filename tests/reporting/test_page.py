@@ -176,7 +176,7 @@ def test_pictures_are_side_by_side_with_a_slider(html, parsed):
         f"{arm}, step 1000"
         for arm in ("BatchNorm, seed 0", "BatchNorm, seed 1", "Fixup, one lr, seed 0")
     ]
-    assert re.search(r'data-frame="2">no picture: the run had ended', figure)
+    assert re.search(r'data-frame="2">no picture at this step', figure)
     assert "Laptop scale: Fashion-MNIST" in figure.partition("<figcaption>")[2]
 
 

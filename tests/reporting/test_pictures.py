@@ -18,6 +18,7 @@ def test_pictures_are_found_by_arm_seed_and_step(own_tree):
     found = sheet()
     assert found.steps == (0, 50, 1000)
     assert found.columns == ("seed 0", "seed 1")
+    assert sheet(seeds=(0, 1, 2)).columns == found.columns  # nothing was saved for seed 2
     assert list(found.rows) == ["BatchNorm", "one lr"]  # no run of He saved a picture
     assert [source is None for source in found.rows["one lr"][1].sources] == [False, False, True]
     assert all(source.startswith("data:image/png;base64,") for source in [found.real])
