@@ -23,6 +23,7 @@ from shared.records.verdict import ClaimVerdict, PaperVerdicts
 
 if TYPE_CHECKING:
     from shared.reporting.figures import Figure
+    from shared.reporting.pictures import Pictures
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -129,13 +130,14 @@ def pair(paper: Paper, verdicts: PaperVerdicts, path: Path, remedy: str) -> tupl
     return tuple(Judged(claim, by_id[claim.id]) for claim in paper.claims)
 
 
-def load_figures(name: str, metrics: pl.DataFrame, scale: Scale) -> list[Figure]:
+def load_figures(name: str, metrics: pl.DataFrame, scale: Scale) -> list[Figure | Pictures]:
     """Draws the figures of a paper: calls `figures(metrics, scale)` of papers/NAME/figures.py.
 
     Raises:
         RecordError: there is no such module or function, or it does not return figures.
     """
     from shared.reporting.figures import Figure
+    from shared.reporting.pictures import Pictures
 
     file = paper_file(name).with_name("figures.py")
     module_name = f"papers.{name}.figures"
@@ -153,7 +155,9 @@ def load_figures(name: str, metrics: pl.DataFrame, scale: Scale) -> list[Figure]
         drawn = module.figures(metrics, scale)
     except ValueError as error:
         raise RecordError(f"{file}: {error}") from error
-    if not isinstance(drawn, list) or not all(isinstance(item, Figure) for item in drawn):
+    if not isinstance(drawn, list) or not all(
+        isinstance(item, (Figure, Pictures)) for item in drawn
+    ):
         raise RecordError(f"{file}: figures() returned {drawn!r:.80}, expected a list of Figure")
     return drawn
 

@@ -21,21 +21,26 @@ from shared.reporting.dag import COLUMNS, drawing, nodes
 from shared.reporting.figures import Figure
 from shared.reporting.inputs import Inputs, load_figures, read_inputs
 from shared.reporting.numbers import count
+from shared.reporting.pictures import Pictures
 from shared.reporting.runs import run_groups
 from shared.reporting.scaled import SCALE_NAMES, scaled_down, stamp
 from shared.reporting.templates import Script, render
 
 REPORTS = Path("reports")
-MAX_BYTES = 4_000_000
+MAX_BYTES = 6_000_000
 
 
 @dataclass(frozen=True)
 class FigureView:
-    """A figure as the template shows it: `spec` becomes the live chart, `still` the picture."""
+    """A figure as the template shows it: `spec` becomes the live chart, `still` the picture.
 
-    figure: Figure
-    spec: dict[str, Any]
-    still: Markup
+    Of pictures that runs saved, there is only `pictures`.
+    """
+
+    figure: Figure | None = None
+    spec: dict[str, Any] | None = None
+    still: Markup | None = None
+    pictures: Pictures | None = None
 
 
 @dataclass(frozen=True)
@@ -62,13 +67,13 @@ def write_page(name: str, scale: Scale, seeds: int | None = None) -> Path:
     if size > MAX_BYTES:
         raise RecordError(
             f"{path}: got {size:,} bytes, expected at most {MAX_BYTES:,}. Give the figures fewer "
-            f"points in papers/{name}/figures.py."
+            f"points or pictures in papers/{name}/figures.py."
         )
     write_text(path, text)
     return path
 
 
-def render_page(inputs: Inputs, figures: Sequence[Figure]) -> str:
+def render_page(inputs: Inputs, figures: Sequence[Figure | Pictures]) -> str:
     """The HTML of a page."""
     paper, judged = inputs.paper, inputs.judged
     groups, shared_provenance = run_groups(inputs)
@@ -118,7 +123,9 @@ def bibtex(name: str, paper: Paper) -> str:
     )
 
 
-def _figure_view(figure: Figure, index: int) -> FigureView:
+def _figure_view(figure: Figure | Pictures, index: int) -> FigureView:
+    if isinstance(figure, Pictures):
+        return FigureView(pictures=figure)
     try:
         content = vega.spec(figure.chart)
         still = vega.svg(content, f"figure-{index}")

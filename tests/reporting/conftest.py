@@ -14,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from PIL import Image
 
 import papers
 from shared.records.base import write_json
@@ -193,6 +194,7 @@ FIGURES_PY = '''\
 """Figures of the fake paper."""
 
 from shared.reporting.figures import Figure, dots_by_arm, seed_band, sweep
+from shared.reporting.pictures import pictures
 
 METHODS = ("BatchNorm", "Fixup", "He, no norm", "Zero init", "Xavier, no norm", "Fixup, one lr")
 ARMS = {"bn": 0, "fixup": 1, "he": 2, "xavier": 4, "no-scalar-lr": 5}
@@ -237,6 +239,11 @@ def figures(metrics, scale):
                 metrics, experiment="conv", metric="test_error_percent", arms=arms,
                 methods=METHODS,
             ),
+        ),
+        pictures(
+            "toy", scale, experiment="conv",
+            arms={arm: arms[arm] for arm in ("bn", "no-scalar-lr")},
+            seeds=(0, 1), title="Samples", caption="The same <i>noise</i> everywhere.",
         ),
     ]
 '''
@@ -288,8 +295,17 @@ def _write_run(results: Path, paper: Paper, key: RunKey) -> pl.DataFrame:
         f"{dice.randint(900, 1100)} images/s  {90 - 0.9 * i:.0f} s left"
         for i in range(100)
     ]
+    if key.experiment == "conv" and key.arm in ("bn", "no-scalar-lr") and key.seed < 2:
+        _save_pictures(directory / "images", (0, 50) if diverges else (0, 50, 1000))
     (directory / "run.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return metrics
+
+
+def _save_pictures(folder: Path, steps: tuple[int, ...]) -> None:
+    folder.mkdir()
+    Image.new("L", (6, 4), 200).save(folder / "real.png")
+    for step in steps:
+        Image.new("L", (6, 4), step // 4).save(folder / f"samples-{step:06d}.png")
 
 
 def _rows(key: RunKey, dice: random.Random, step: int, diverges: bool) -> Iterator[Row]:

@@ -70,6 +70,19 @@ def test_the_theme_button_recolours_page_and_charts(browser, page):
     browser.evaluate("localStorage.clear()")
 
 
+def test_the_slider_shows_another_step(browser, page):
+    browser.open(page, 1280, ready=DRAWN)
+    slider = "document.querySelector('.pictures input')"
+    seen = (
+        "[...document.querySelectorAll('.pictures [data-frame]')].filter(e => e.offsetWidth)"
+        ".map(e => e.dataset.frame).join('')"
+    )
+    assert browser.evaluate(seen) == "2222"
+    browser.evaluate(f"{slider}.value = 0; {slider}.dispatchEvent(new Event('input'))")
+    assert browser.evaluate(seen) == "0000"
+    assert browser.evaluate("document.querySelector('.pictures output').textContent") == "0"
+
+
 def test_hovering_shows_the_numbers(browser, page):
     browser.open(page, 1280, ready=DRAWN)
     browser.evaluate("document.querySelector('#figure-1').scrollIntoView({behavior: 'instant'})")

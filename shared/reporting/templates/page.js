@@ -52,16 +52,29 @@
     });
   }
 
-  for (const figure of all("figure")) {
+  for (const figure of all("figure.chart")) {
     // With scripts on, a browser keeps the content of noscript as text: it serves for printing.
     figure.querySelector(".still").innerHTML = figure.querySelector("noscript").textContent;
     for (const button of all(".save button", figure)) {
       button.addEventListener("click", () => save(figure, button.dataset.kind));
     }
   }
-  const redraw = () => all("figure").forEach(draw);
+  const redraw = () => all("figure.chart").forEach(draw);
   redraw();
   document.addEventListener("themechange", redraw);
+
+  // Pictures: the slider chooses which of the pictures of a cell is seen.
+  for (const figure of all("figure.pictures")) {
+    const slider = figure.querySelector("input"), output = figure.querySelector("output");
+    if (!slider) continue;
+    const names = all("option", figure).map((option) => option.label);
+    slider.addEventListener("input", function () {
+      output.textContent = names[slider.value];
+      for (const frame of all("[data-frame]", figure)) {
+        frame.hidden = frame.dataset.frame !== slider.value;
+      }
+    });
+  }
 
   // Runs: a button opens a row's details, the filter hides what does not match.
   for (const button of all(".expand")) {

@@ -1,0 +1,172 @@
+"""The adversarial base: what it counts, what it records, and that a crash changes no bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+from safetensors.numpy import load_file
+
+from shared.records.base import read_record
+from shared.records.experiment import RunKey
+from shared.records.metrics import read_metrics
+from shared.records.run import Provenance
+from shared.training.adversarial import Adversarial
+from shared.training.callbacks import Resume
+from shared.training.images import padded, tiled
+from shared.training.losses import LOSSES, gradient_penalty
+from shared.training.run import main
+
+pytestmark = pytest.mark.usefixtures("features")
+
+
+@pytest.fixture
+def features(repository):
+    assert main(["fake_adversarial", "features", "classifier", "--seed", "0"]) == 0
+
+
+def run(arm, *more, seed=0):
+    assert main(["fake_adversarial", "gan", arm, "--seed", str(seed), *more]) == 0
+    key = RunKey(scale="laptop", paper="fake_adversarial", experiment="gan", arm=arm, seed=seed)
+    return key.directory()
+
+
+def column(directory, metric):
+    metrics = read_metrics(directory / "metrics.parquet").filter(pl.col("metric") == metric)
+    return dict(zip(metrics["step"].to_list(), metrics["value"].to_list(), strict=True))
+
+
+def test_the_budget_is_counted_in_generator_steps():
+    directory = run("hinge")
+    provenance = read_record(directory / "provenance.json", Provenance)
+    assert provenance.outcome.step == 8
+    assert load_file(directory / "weights.safetensors")["critic_steps"] == 16
+    assert list(column(directory, "critic_loss")) == [2, 4, 6, 8]
+    assert list(column(directory, "fid")) == [0, 4, 8]
+
+
+def test_every_number_says_what_it_depends_on():
+    directory = run("hinge")
+    metrics = read_metrics(directory / "metrics.parquet")
+    units = dict(metrics.filter(pl.col("split") == "test").select("metric", "unit").iter_rows())
+    assert units["fid"] == "FID (classifier, 32 fake : 32 real)"
+    assert units["recall"] == "share (classifier, 32 fake : 32 real)"
+    assert units["classifier_score"] == "score (classifier, 32 fake)"
+    digest = read_record(directory / "provenance.json", Provenance).needs_sha256["features"]
+    assert f"{int(column(directory, 'feature_network_sha256_start')[8]):012x}" == digest[:12]
+
+
+def test_pictures_show_the_same_noise_in_every_arm_and_seed():
+    first, second = run("hinge"), run("averaged", seed=1)
+    names = {"real.png", "samples-000000.png", "samples-000004.png", "samples-000008.png"}
+    assert {path.name for path in (first / "images").iterdir()} == names
+    for directory in (first, second):
+        picture = np.asarray(Image.open(directory / "images/samples-000008.png"))
+        assert picture.shape == (4 * 32, 6 * 32)
+    real = [np.asarray(Image.open(d / "images/real.png")) for d in (first, second)]
+    assert (real[0] == real[1]).all()
+    modules = [FakeNoise(seed) for seed in (0, 1)]
+    noise = [module.grid() for module in modules]
+    assert torch.equal(*noise)
+
+
+class FakeNoise(Adversarial):
+    """Its images are the noise itself."""
+
+    def __init__(self, seed):
+        super().__init__(noise_size=4)
+        torch.manual_seed(seed)
+        self.generator = torch.nn.Identity()
+
+
+def test_evaluating_more_often_does_not_change_the_training():
+    seldom = load_file(run("hinge") / "weights.safetensors")
+    often = run("hinge", "--set", "settings.eval_steps=[1, 2, 3, 5, 8]")
+    often = load_file(often / "weights.safetensors")
+    assert all((seldom[name] == often[name]).all() for name in seldom)
+
+
+@pytest.mark.parametrize("arm", ["hinge", "averaged"])
+def test_a_crash_at_any_step_changes_no_bit(monkeypatch, arm):
+    def files():
+        directory = run(arm)
+        names = ("weights.safetensors", "metrics.parquet", "images/samples-000004.png")
+        return {name: (directory / name).read_bytes() for name in names}
+
+    undisturbed = files()
+    on_train_batch_end = Resume.on_train_batch_end
+
+    class CrashError(Exception):
+        pass
+
+    for at in (1, 4, 9, 10, 15):
+
+        def crash(self, trainer, module, *arguments, at=at):
+            self._every_seconds = 0
+            on_train_batch_end(self, trainer, module, *arguments)
+            if module.critic_steps == at:
+                raise CrashError
+
+        monkeypatch.setattr(Resume, "on_train_batch_end", crash)
+        with pytest.raises(CrashError):
+            run(arm)
+    monkeypatch.setattr(Resume, "on_train_batch_end", on_train_batch_end)
+    assert files() == undisturbed
+
+
+def test_divergence_is_an_outcome():
+    directory = run("exploding")
+    outcome = read_record(directory / "provenance.json", Provenance).outcome
+    assert outcome.status == "diverged"
+    assert read_metrics(directory / "metrics.parquet")["value"].is_finite().all()
+
+
+def test_the_generator_step_leaves_the_critic_alone_and_the_critic_step_the_generator():
+    one = load_file(run("hinge", "--set", "trainer.max_steps=1") / "weights.safetensors")
+    none = load_file(run("hinge", "--set", "trainer.max_steps=0") / "weights.safetensors")
+    # With the rate of the paper's schedule, Adam's first step is lr for each weight.
+    moved = np.abs(one["generator.0.bias"] - none["generator.0.bias"])
+    assert moved.max() == pytest.approx(2e-4, rel=1e-2)
+    moved = np.abs(one["critic.3.bias"] - none["critic.3.bias"])
+    assert moved.max() <= 2 * 2e-4 * 1.01
+
+
+def test_losses_are_those_of_the_papers():
+    real, fake = torch.tensor([2.0, -1.0]), torch.tensor([-3.0, 0.5])
+    assert LOSSES["hinge"].critic(real, fake).item() == (0 + 2) / 2 + (0 + 1.5) / 2
+    assert LOSSES["hinge"].generator(fake).item() == 1.25
+    log_sigmoid = torch.nn.functional.logsigmoid
+    expected = -(log_sigmoid(real).mean() + log_sigmoid(-fake).mean())
+    assert LOSSES["non_saturating"].critic(real, fake).item() == pytest.approx(expected.item())
+    expected = -log_sigmoid(fake).mean()
+    assert LOSSES["non_saturating"].generator(fake).item() == pytest.approx(expected.item())
+    assert LOSSES["wasserstein"].critic(real, fake).item() == -1.25 - 0.5
+
+
+def test_the_gradient_penalty_is_over_all_dimensions_of_a_sample():
+    x = torch.zeros(3, 2, 2)
+    # |grad| = sqrt(4 * 3^2) = 6 everywhere.
+    assert gradient_penalty(lambda x: 3 * x.sum((1, 2)), x, x + 1).item() == pytest.approx(25)
+    assert gradient_penalty(lambda x: 0 * x.sum((1, 2)), x, x).isfinite()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [({"loss": "best"}, "hinge"), ({"features": "vgg"}, "inception"), ({"n_dis": 0}, "n_dis 0")],
+)
+def test_bad_settings_are_refused(setting, said):
+    with pytest.raises(ValueError, match=said):
+        Adversarial(**setting)
+
+
+def test_pictures_are_padded_and_tiled():
+    images = torch.arange(6.0).view(6, 1, 1, 1).expand(6, 3, 2, 2) / 5 * 2 - 1
+    picture = tiled(images, columns=4)
+    assert picture.shape == (4, 8, 3)
+    assert picture[0, ::2, 0].tolist() == [0, 51, 102, 153]
+    assert picture[2, ::2, 0].tolist() == [204, 255, 0, 0]
+    assert padded(images, 4)[0, 0, 0].tolist() == [-1.0] * 4
+    with pytest.raises(ValueError, match="2x2"):
+        padded(images, 5)
