@@ -51,7 +51,7 @@ def corrupt(images_NHW: NDArray[np.uint8], kind: str, severity: int, *key: int) 
         )
     function, strengths = CORRUPTIONS[kind]
     random = np.random.default_rng([zlib.crc32(kind.encode()), severity, *key])
-    x_NHW = images_NHW.astype(np.float32) / 255
+    x_NHW = images_NHW.astype(np.float32) / np.float32(255)
     y_NHW = function(x_NHW, strengths[severity - 1], random)
     return np.rint(y_NHW.clip(0, 1) * 255).astype(np.uint8)
 
