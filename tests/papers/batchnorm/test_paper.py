@@ -1,48 +1,20 @@
-"""paper.yaml: every run can be started with its settings, every claim can be judged."""
+"""What paper.yaml has to hold of this paper alone; see test_every_paper.py for the rest."""
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
-from shared.records.experiment import SCALES, RunKey, resolve
+from shared.records.experiment import RunKey, resolve
 from shared.records.paper import read_paper
 from shared.training.entry import load_entry
 
 PAPER = read_paper("batchnorm")
-RUNS = [
-    RunKey(scale=scale, paper="batchnorm", experiment=name, arm=arm, seed=0)
-    for name, experiment in PAPER.experiments.items()
-    for scale in SCALES
-    for arm in experiment.arms_at(scale)
-]
 JUDGED = [claim for claim in PAPER.claims if not claim.not_run]
 
 
 def settings_of(scale, experiment, arm):
     key = RunKey(scale=scale, paper="batchnorm", experiment=experiment, arm=arm, seed=0)
     return resolve(PAPER.experiments, key)
-
-
-@pytest.mark.parametrize("key", RUNS, ids=lambda key: f"{key.scale}-{key.experiment}-{key.arm}")
-def test_the_code_takes_the_settings_of_every_run(key):
-    settings = resolve(PAPER.experiments, key)
-    entry = load_entry(settings)
-    run = (None,) if settings.kind == "measurement" else ()
-    inspect.signature(entry).bind(*run, **settings.settings)
-
-
-def test_every_experiment_but_imagenet_has_a_smoke_scale_of_few_steps():
-    for name, experiment in PAPER.experiments.items():
-        if name == "imagenet_inception":
-            assert list(experiment.scales) == ["full"]
-            continue
-        assert "smoke" in experiment.scales, name
-        if experiment.kind == "training":
-            trainer = settings_of("smoke", name, experiment.arms_at("smoke")[0]).trainer
-            assert trainer is not None
-            assert trainer.max_steps <= 4
 
 
 @pytest.mark.parametrize("scale", ["laptop", "full"])
@@ -97,13 +69,6 @@ def test_full_scale_is_the_recipe_of_section_4_2():
     assert full("inception_x5").settings == {**baseline.settings, "lr": 0.0075}
 
 
-@pytest.mark.parametrize("claim", JUDGED, ids=lambda claim: claim.id)
-def test_a_claims_arms_are_run_at_the_scales_where_it_is_judged(claim):
-    experiment = PAPER.experiments[claim.experiment]
-    for scale in claim.scales:
-        assert set(claim.arms) <= set(experiment.arms_at(scale)), scale
-
-
 def test_every_claim_of_the_paper_has_an_answer_or_a_reason():
     prefixes = {claim.id.partition("_")[0] for claim in PAPER.claims}
     assert prefixes == {*(f"bn{number}" for number in range(1, 9)), "ensemble"}
@@ -119,10 +84,3 @@ def test_claims_of_faster_training_are_judged_over_equal_budgets():
                     for arm in claim.arms
                 }
                 assert len(budgets) == 1, claim.id
-
-
-def test_every_bound_says_where_it_comes_from_and_every_experiment_its_tuning():
-    for claim in JUDGED:
-        assert len(claim.bound_reason) > 40, claim.id
-    for name, experiment in PAPER.experiments.items():
-        assert experiment.configurations_tried, name

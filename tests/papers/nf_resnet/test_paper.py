@@ -1,10 +1,8 @@
-"""paper.yaml: every run can be started with its settings, every claim can be judged."""
+"""What paper.yaml has to hold of this paper alone; see test_every_paper.py for the rest."""
 
 from __future__ import annotations
 
 import inspect
-
-import pytest
 
 from shared.records.experiment import SCALES, RunKey, resolve
 from shared.records.paper import read_paper
@@ -18,28 +16,6 @@ RUNS = [
     for arm in experiment.arms_at(scale)
 ]
 JUDGED = [claim for claim in PAPER.claims if not claim.not_run]
-FULL_ONLY = {"imagenet_resnet50", "training_speed"}
-
-
-@pytest.mark.parametrize("key", RUNS, ids=lambda key: f"{key.scale}-{key.experiment}-{key.arm}")
-def test_the_code_takes_the_settings_of_every_run(key):
-    settings = resolve(PAPER.experiments, key)
-    entry = load_entry(settings)
-    run = (None,) if settings.kind == "measurement" else ()
-    inspect.signature(entry).bind(*run, **settings.settings)
-
-
-def test_every_experiment_but_those_of_imagenet_has_a_smoke_scale_of_two_steps():
-    for name, experiment in PAPER.experiments.items():
-        if name in FULL_ONLY:
-            assert list(experiment.scales) == ["full"]
-            continue
-        assert "smoke" in experiment.scales, name
-        if experiment.kind == "training":
-            key = next(k for k in RUNS if (k.experiment, k.scale) == (name, "smoke"))
-            trainer = resolve(PAPER.experiments, key).trainer
-            assert trainer is not None
-            assert trainer.max_steps == 2
 
 
 def test_full_scale_is_the_recipe_of_the_paper():
@@ -77,13 +53,6 @@ def test_arms_of_a_training_see_the_same_examples():
             assert data.train_size % data.batch_size == 0, key
 
 
-@pytest.mark.parametrize("claim", JUDGED, ids=lambda claim: claim.id)
-def test_a_claims_arms_are_run_at_the_scales_where_it_is_judged(claim):
-    experiment = PAPER.experiments[claim.experiment]
-    for scale in claim.scales:
-        assert set(claim.arms) <= set(experiment.arms_at(scale)), scale
-
-
 def test_every_claim_of_the_paper_has_an_answer_or_a_reason():
     prefixes = {claim.id.partition("_")[0] for claim in PAPER.claims}
     assert prefixes == {*(f"nf{number}" for number in range(1, 9)), "agc"}
@@ -96,10 +65,3 @@ def test_numbers_of_tables_that_nobody_read_again_are_not_called_verified():
         if claim.id.startswith(("nf4", "nf5", "nf6", "nf7")):
             assert not claim.source.verified, claim.id
             assert claim.paper_value is None or not claim.paper_value.verified, claim.id
-
-
-def test_every_bound_says_where_it_comes_from_and_every_experiment_its_tuning():
-    for claim in JUDGED:
-        assert len(claim.bound_reason) > 40, claim.id
-    for name, experiment in PAPER.experiments.items():
-        assert experiment.configurations_tried, name

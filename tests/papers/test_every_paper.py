@@ -1,0 +1,75 @@
+"""What holds of every paper.yaml: each run can be started, each claim can be judged.
+
+A new paper is under these tests as soon as its folder is there; tests of its own say what is its
+own: the paper's recipe, equal budgets of its arms, which of its claims have no experiment.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from shared.records.catalog import paper_names
+from shared.records.experiment import SCALES, RunKey, resolve
+from shared.records.paper import read_paper
+from shared.training.entry import load_entry
+
+PAPERS = {name: read_paper(name) for name in paper_names()}
+RUNS = [
+    RunKey(scale=scale, paper=paper, experiment=name, arm=arm, seed=0)
+    for paper, content in PAPERS.items()
+    for name, experiment in content.experiments.items()
+    for scale in SCALES
+    for arm in experiment.arms_at(scale)
+]
+EXPERIMENTS = [
+    pytest.param(paper, name, id=f"{paper}-{name}")
+    for paper, content in PAPERS.items()
+    for name in content.experiments
+]
+JUDGED = [
+    pytest.param(paper, claim, id=f"{paper}-{claim.id}")
+    for paper, content in PAPERS.items()
+    for claim in content.claims
+    if not claim.not_run
+]
+
+
+@pytest.mark.parametrize("key", RUNS, ids=lambda key: f"{key.scale}-{key}")
+def test_the_code_takes_the_settings_of_every_run(key):
+    settings = resolve(PAPERS[key.paper].experiments, key)
+    run = (None,) if settings.kind == "measurement" else ()
+    inspect.signature(load_entry(settings)).bind(*run, **settings.settings)
+
+
+@pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)
+def test_what_runs_on_a_laptop_also_runs_at_smoke_scale_in_a_few_steps(paper, name):
+    experiment = PAPERS[paper].experiments[name]
+    if "laptop" not in experiment.scales:
+        return
+    assert "smoke" in experiment.scales
+    if experiment.kind == "training":
+        for arm in experiment.arms_at("smoke"):
+            key = RunKey(scale="smoke", paper=paper, experiment=name, arm=arm, seed=0)
+            trainer = resolve(PAPERS[paper].experiments, key).trainer
+            assert trainer is not None
+            assert trainer.max_steps is not None
+            assert trainer.max_steps <= 20
+
+
+@pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)
+def test_every_experiment_says_how_much_it_was_tuned(paper, name):
+    assert PAPERS[paper].experiments[name].configurations_tried
+
+
+@pytest.mark.parametrize(("paper", "claim"), JUDGED)
+def test_a_claims_arms_are_run_at_the_scales_where_it_is_judged(paper, claim):
+    experiment = PAPERS[paper].experiments[claim.experiment]
+    for scale in claim.scales:
+        assert set(claim.arms) <= set(experiment.arms_at(scale)), scale
+
+
+@pytest.mark.parametrize(("paper", "claim"), JUDGED)
+def test_every_bound_says_where_it_comes_from(paper, claim):
+    assert len(claim.bound_reason) > 40
