@@ -33,10 +33,9 @@ def invariance(
 
     Source: Table 1 of the paper.
     """
-    make = {"device": run.device, "dtype": torch.float64}
-    weight_HD = torch.randn(num_units, num_inputs, **make)
-    x_ND = torch.randn(num_cases, num_inputs, **make)
-    gain_H, bias_H = torch.randn(2, num_units, **make)
+    weight_HD = _normal(run, num_units, num_inputs)
+    x_ND = _normal(run, num_cases, num_inputs)
+    gain_H, bias_H = _normal(run, 2, num_units)
     before_NH = normalised_layer(norm, weight_HD, x_ND, gain_H, bias_H, eps)
     for name, change in TABLE_1.items():
         after_NH = normalised_layer(norm, *change(weight_HD, x_ND), gain_H, bias_H, eps)
@@ -61,11 +60,10 @@ def same_computation(
         raise ValueError("norm: got 'batchnorm' with row_gru, expected 'layernorm' or 'none'")
     else:
         net = RowGRU(norm, width)
-    make = {"device": run.device, "dtype": torch.float64}
-    net.to(**make)
-    first_NCHW = torch.randn(1, 1, 28, 28, **make)
+    net.to(run.device, torch.float64)
+    first_NCHW = _normal(run, 1, 1, 28, 28)
     x_NCHW, other_NCHW = (
-        torch.cat([first_NCHW, torch.randn(num_cases - 1, 1, 28, 28, **make)]) for _ in range(2)
+        torch.cat([first_NCHW, _normal(run, num_cases - 1, 1, 28, 28)]) for _ in range(2)
     )
     x_NCHW.requires_grad_()
     in_training_NK = net(x_NCHW)
@@ -98,13 +96,12 @@ def effective_learning_rate(
 
     Source: section 5.2.2 of the paper.
     """
-    make = {"device": run.device, "dtype": torch.float64}
-    x_ND = torch.randn(num_cases, num_inputs, **make)
+    x_ND = _normal(run, num_cases, num_inputs)
     labels_N = torch.randint(num_units, (num_cases,), device=run.device)
     num_weights = num_units * num_inputs
-    direction_P = torch.randn(num_weights, **make)
-    weights_P = torch.randn(num_weights, **make)
-    gain_bias_P = torch.randn(2 * num_units, **make)
+    direction_P = _normal(run, num_weights)
+    weights_P = _normal(run, num_weights)
+    gain_bias_P = _normal(run, 2 * num_units)
 
     def logits(parameters_P: Tensor) -> Tensor:
         weight_P, gain_H, bias_H = parameters_P.split([num_weights, num_units, num_units])
@@ -147,6 +144,10 @@ class _Geometry:
         self.length = (direction_P @ weights_PP @ direction_P).sqrt().item()
         self.gradient = gradient_P[:num_weights].norm().item()
         self.turn = self.gradient / parameters_P[:num_weights].norm().item()
+
+
+def _normal(run: Run, *shape: int) -> Tensor:
+    return torch.randn(shape, device=run.device, dtype=torch.float64)
 
 
 def _largest(x: Tensor) -> float:

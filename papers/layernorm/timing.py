@@ -81,7 +81,7 @@ def time_to_target(
     contestants = {}
     for norm in ("none", "layernorm"):
         torch.manual_seed(run.key.seed)
-        net = RowGRU(norm, width)  # type: ignore[arg-type]
+        net = RowGRU(norm, width)
         if layer == "torch":
             _use_torchs_layer_norm(net)
         contestants[norm] = Contestant(net.to(run.device), lr)
