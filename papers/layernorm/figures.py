@@ -26,12 +26,12 @@ TABLE_ROWS = {
     "layernorm_eps": "LayerNorm, eps 1e-5",
 }
 TABLE_COLUMNS = {
-    "matrix_rescale_change": "matrix × 10",
-    "matrix_recentre_change": "matrix + v",
-    "vector_rescale_change": "one unit × 10",
-    "data_rescale_change": "data × 10",
-    "data_recentre_change": "data + v",
-    "case_rescale_change": "one case × 10",
+    "matrix_rescale_change": "matrix\n× 10",
+    "matrix_recentre_change": "matrix\n+ v",
+    "vector_rescale_change": "one unit\n× 10",
+    "data_rescale_change": "data\n× 10",
+    "data_recentre_change": "data\n+ v",
+    "case_rescale_change": "one case\n× 10",
 }
 # Rounding is about 1e-15, what an eps leaves 1e-7, a change that is meant 0.1 or more.
 SMALL = 1e-3
@@ -75,7 +75,12 @@ def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
             "transformation:N",
             title=None,
             sort=list(TABLE_COLUMNS.values()),
-            axis=alt.Axis(orient="top", labelAngle=-30, domain=False, ticks=False),
+            axis=alt.Axis(
+                labelAngle=0,
+                labelExpr="split(datum.label, '\\n')",
+                domain=False,
+                ticks=False,
+            ),
         ),
         y=alt.Y(
             "norm:N",
