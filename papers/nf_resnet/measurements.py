@@ -142,16 +142,21 @@ def identities(run: Run, depths: Sequence[int], widths: Sequence[int]) -> Iterat
             norms.append((rows.norm(dim=1) / gain_O.detach() - 1).abs().max().item())
     yield Row("row_mean_error", max(means), "1")
     yield Row("row_norm_error", max(norms), "1")
-    yield Row("beta_error", _beta_error(net, depths), "1")
+    yield Row("beta_error", _beta_error(net), "1")
     yield Row("clipped_norm_error", _clipping_error(net, limit=0.01, eps=1e-3), "1")
 
 
-def _beta_error(net: ResNet, depths: Sequence[int]) -> float:
-    """Largest error of beta against sqrt(1 + alpha^2 k), k branches after the last reset."""
-    branches = [0, *(index for depth in depths for index in range(1, depth + 1))]
-    betas = [block.beta for block in net.blocks if isinstance(block, Block)]
-    pairs = zip(betas, branches[: len(betas)], strict=True)
-    return max(abs(beta - math.sqrt(1 + ALPHA**2 * k)) for beta, k in pairs)
+def _beta_error(net: ResNet) -> float:
+    """Largest error of beta against Var_(l+1) = Var_l + alpha^2 over the blocks as they are built.
+
+    A block with a convolution in its shortcut resets the variance.
+    """
+    variance, largest = 1.0, 0.0
+    for block in net.blocks:
+        assert isinstance(block, Block)
+        largest = max(largest, abs(block.beta - math.sqrt(variance)))
+        variance = (1.0 if block.shortcut is not None else variance) + ALPHA**2
+    return largest
 
 
 def _clipping_error(net: ResNet, limit: float, eps: float) -> float:
