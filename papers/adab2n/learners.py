@@ -29,13 +29,18 @@ class Step(NamedTuple):
     replayed: bool
 
 
-def seen_classes_only(logits_NK: Tensor, places_N: Tensor) -> Tensor:
+def seen_classes_only(logits_NK: Tensor, places_N: Tensor, latest: int) -> Tensor:
     """ER-ACE's logits of new images: without the classes of earlier batches that are not here.
 
-    Those are never pushed down by new images. Kept are the classes of this batch, the latest class
-    that was seen, and the ones that are still to come, as in the public code.
+    Those are never pushed down by new images. Kept are the classes of this batch and, until the
+    last class of all was seen, the latest class that was seen and those that are still to come, as
+    in the public code.
+
+    Args:
+        latest: the highest class of all batches so far, this one included.
     """
-    kept_K = torch.arange(logits_NK.shape[1], device=logits_NK.device) >= places_N.max()
+    places_K = torch.arange(logits_NK.shape[1], device=logits_NK.device)
+    kept_K = (places_K >= latest) & (latest < len(places_K) - 1)
     kept_K[places_N] = True
     return logits_NK.masked_fill(~kept_K, torch.finfo(logits_NK.dtype).min)
 
@@ -55,6 +60,7 @@ class ERACE:
         buffer: Reservoir,
         replay_size: int,
         task: int,
+        latest: int,
     ) -> Step:
         places_N = batch[1]
         if task == 0 or not len(buffer):
@@ -62,7 +68,7 @@ class ERACE:
             return Step(cross_entropy(logits_NK, places_N), logits_NK, replayed=False)
         old_pixels, old_places_N, _ = buffer.sample(replay_size)
         logits_NK, old_logits_NK = forward(batch, (old_pixels, old_places_N))
-        loss = cross_entropy(seen_classes_only(logits_NK, places_N), places_N)
+        loss = cross_entropy(seen_classes_only(logits_NK, places_N, latest), places_N)
         loss = loss + cross_entropy(old_logits_NK, old_places_N)
         return Step(loss, logits_NK, replayed=True)
 
@@ -88,6 +94,7 @@ class DERPP:
         buffer: Reservoir,
         replay_size: int,
         task: int,
+        latest: int,
     ) -> Step:
         places_N = batch[1]
         if not len(buffer):

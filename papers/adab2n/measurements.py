@@ -20,7 +20,7 @@ MOMENTUM = 0.1
 FAR = 60.0  # exp(60) = 1e26 samples: nothing else counts in float64
 
 
-def momentum(run: Run, kappa: float, num_steps: int, steps_per_task: int) -> Iterator[Row]:
+def momentum(run: Run, kappa: float, num_steps: int) -> Iterator[Row]:
     """The share eta of each batch in the running statistics, and how long these remember.
 
     With q = (1 - m)^kappa the recursion 1/eta_n = 1 + q / eta_(n-1) from eta_1 = m^kappa gives
@@ -43,8 +43,6 @@ def momentum(run: Run, kappa: float, num_steps: int, steps_per_task: int) -> Ite
     yield Row("closed_form_error", error, "1")
     if kappa:
         yield Row("limit_error", abs(eta - (1 - q)), "1")
-        yield Row("horizon_steps", 1 / eta, "step")
-        yield Row("earlier_weight", q**steps_per_task, "1")
 
 
 def task_shares(run: Run, kappa: float, num_tasks: int, steps_per_task: int) -> Iterator[Row]:
@@ -71,6 +69,7 @@ def task_shares(run: Run, kappa: float, num_tasks: int, steps_per_task: int) -> 
         yield Row("share_of_task", share, "1", step=task)
     errors = [abs(share - other) for share, other in zip(shares, expected, strict=True)]
     yield Row("share_error", max(errors), "1")
+    yield Row("earlier_share", sum(shares[:-1]), "1")
     if kappa == 0:
         yield Row("balance_error", max(abs(share * num_tasks - 1) for share in shares), "1")
     if kappa == 1:
@@ -120,7 +119,6 @@ def task_weights(run: Run, num_tasks: int, most_images: int) -> Iterator[Row]:
     )
     yield Row("sum_with_a_missing_task", total.item(), "1")
     yield Row("shrink_error", shrink_error, "1")
-    yield Row("renormalised_sum_error", abs(repaired_N.sum().item() - 1), "1")
 
 
 def batchnorm_limit(run: Run, num_batches: int, channels: int) -> Iterator[Row]:

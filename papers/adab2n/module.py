@@ -106,8 +106,10 @@ class SplitStream(PaperModule):
         self.lr = lr
         self.probe_every_steps = probe_every_steps
         self.register_buffer("accuracy", torch.zeros(num_tasks, num_tasks))
+        self.register_buffer("latest", torch.tensor(-1))
         self._outputs: list[tuple[Tensor, Tensor]] = []
 
+    latest: Tensor  # the highest class seen so far, by its place in the stream
     accuracy: Tensor  # (T, T), percent: row: after this task, column: of this task
 
     def setup(self, stage: str) -> None:
@@ -169,8 +171,14 @@ class SplitStream(PaperModule):
     def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
         pixels_NCHW, places_N = batch
         self._num_forwards = 0
+        self.latest = torch.maximum(self.latest, places_N.max())
         step: Step = self.learn(
-            self._forward, batch, self.buffer, self.replay_size, self._task(places_N)
+            self._forward,
+            batch,
+            self.buffer,
+            self.replay_size,
+            self._task(places_N),
+            int(self.latest),
         )
         loss = step.loss
         if step.replayed and self.penalty_weight:

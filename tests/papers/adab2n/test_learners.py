@@ -35,13 +35,22 @@ def replay(num=20):
     return net, buffer, (torch.randn(4, 3, generator=generator), torch.tensor([4, 5, 4, 4]))
 
 
-def test_new_images_do_not_push_down_the_classes_of_earlier_batches():
-    logits = torch.zeros(2, K)
-    kept = seen_classes_only(logits, torch.tensor([2, 3])) == 0
-    assert kept.tolist() == [[False, False, True, True, True, True]] * 2
-    # The latest class stays in even if it is not in the batch, as in the public code.
-    kept = seen_classes_only(logits, torch.tensor([2, 2])) == 0
-    assert kept[0].tolist() == [False, False, True, True, True, True]
+@pytest.mark.parametrize(
+    ("places", "latest", "kept"),
+    [
+        ([2, 3], 3, [2, 3, 4, 5]),
+        ([2, 2], 2, [2, 3, 4, 5]),
+        # Three classes a task: 3 and 5 were seen before this batch and are not in it.
+        ([4, 4], 4, [4, 5]),
+        ([3, 3], 4, [3, 4, 5]),
+        # The last class of all was seen: only the batch's own are left.
+        ([3, 4], 5, [3, 4]),
+        ([4, 4], 5, [4]),
+    ],
+)
+def test_new_images_do_not_push_down_the_classes_of_earlier_batches(places, latest, kept):
+    masked = seen_classes_only(torch.zeros(2, K), torch.tensor(places), latest)
+    assert torch.nonzero(masked[0] == 0)[:, 0].tolist() == kept
 
 
 def test_er_ace_adds_two_cross_entropies():
@@ -52,7 +61,7 @@ def test_er_ace_adds_two_cross_entropies():
         drawn.extend(batches)
         return [net(batch[0]) for batch in batches]
 
-    step = ERACE()(forward, (x, places), buffer, replay_size=5, task=2)
+    step = ERACE()(forward, (x, places), buffer, replay_size=5, task=2, latest=5)
     _, (old_x, old_places) = drawn
     new = cross_entropy(net(x)[:, 4:], places - 4)
     assert len(old_x) == 5
@@ -62,7 +71,9 @@ def test_er_ace_adds_two_cross_entropies():
 
 def test_er_ace_does_not_replay_in_the_first_task():
     net, buffer, batch = replay()
-    step = ERACE()(lambda *b: [net(x) for x, _ in b], batch, buffer, replay_size=5, task=0)
+    step = ERACE()(
+        lambda *b: [net(x) for x, _ in b], batch, buffer, replay_size=5, task=0, latest=5
+    )
     assert not step.replayed
     assert torch.allclose(step.loss, cross_entropy(net(batch[0]), batch[1]))
 
@@ -76,7 +87,7 @@ def test_derpp_holds_old_logits_and_replays_labels():
         return [net(batch[0]) for batch in batches]
 
     state = buffer.state_dict()
-    step = DERPP(alpha=0.2, beta=0.5)(forward, (x, places), buffer, replay_size=5, task=0)
+    step = DERPP(alpha=0.2, beta=0.5)(forward, (x, places), buffer, replay_size=5, task=0, latest=5)
     buffer.load_state_dict(state)
     first, second = buffer.sample(5), buffer.sample(5)
     assert torch.equal(drawn[1][0], first[0]) and torch.equal(drawn[2][0], second[0])
