@@ -59,5 +59,5 @@ def test_without_its_parts_the_layer_is_batch_norm():
 
 def test_a_fault_in_the_recursion_is_seen(monkeypatch):
     monkeypatch.setattr(method, "next_eta", lambda last, m, kappa: last * 0 + m**kappa)
-    found = rows(measurements.momentum, kappa=0.4, num_steps=100, steps_per_task=10)
+    found = rows(measurements.momentum, kappa=0.4, num_steps=100)
     assert found["closed_form_error", 0] > 0.1
