@@ -32,7 +32,10 @@ def compiler() -> str | None:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "renorm"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "renorm"
+    except RuntimeError:
+        raise OSError("there is no home directory: set XDG_CACHE_HOME") from None
 
 
 def _processor() -> str:
@@ -41,7 +44,8 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return "\n".join(sorted({s for s in lines if s.startswith(("flags", "model name"))}))
+    told = ("flags", "model name", "Features", "CPU implementer", "CPU part")
+    return "\n".join([platform.machine(), *sorted({s for s in lines if s.startswith(told)})])
 
 
 def digest(folder: Path) -> str:
@@ -81,7 +85,10 @@ def load(source: Path, sha256: str) -> ctypes.CDLL:
         with FileLock(library.with_suffix(".lock")):
             if not library.exists():
                 _compile(cxx, source, library)
-    return ctypes.CDLL(str(library))
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise OSError(f"{error}: delete {library}, and it is compiled again") from None
 
 
 def _compile(cxx: str, source: Path, library: Path) -> None:
@@ -90,4 +97,6 @@ def _compile(cxx: str, source: Path, library: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command)} failed:\n{done.stderr}")
+    with part.open("rb") as file:  # a power cut must not leave half a library under the final name
+        os.fsync(file.fileno())
     part.replace(library)

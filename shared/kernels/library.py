@@ -18,7 +18,7 @@ from torch.library import Library
 
 NAMESPACE = "renorm"
 LIBRARY = Library(NAMESPACE, "DEF")
-PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Op:
@@ -44,17 +44,18 @@ class Op:
         self.function: Any = type(kernel.__name__, (torch.autograd.Function,), formulas)
 
     def __call__(self, *args: Any) -> Any:
-        """The op's results; its first argument is a tensor, or None."""
-        if not _is_plain(args[0]):
+        """The op's results."""
+        if not _are_plain(args):
             return self.op(*args)
         return (self.function.apply if torch.is_grad_enabled() else self.kernel)(*args)
 
 
-def _is_plain(x: torch.Tensor | None) -> bool:
+def _are_plain(args: tuple[Any, ...]) -> bool:
     """Whether nothing but autograd watches: no compiler, transform, tracing or subclass."""
     return not (
         torch.compiler.is_compiling()
-        or type(x) not in PLAIN
+        or any(isinstance(a, torch.Tensor) and type(a) not in PLAIN for a in args)
+        or torch._C._get_tracing_state() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack() > 0
     )

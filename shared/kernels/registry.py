@@ -1,7 +1,7 @@
 """What an operator is, which implementations it has, how one is chosen, and what ran.
 
 Every operator family has the same contract: three functions (forward, backward, double backward)
-in up to three implementations.
+in up to four implementations.
 
 - `reference`: the definition, in equation order and in float64 whatever the input's type;
 - `native`: torch's own fused kernels, guarded where these lose accuracy;

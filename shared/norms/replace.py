@@ -181,7 +181,11 @@ def replace_norms(model: nn.Module, kind: str, *, affine: str = "keep", groups: 
         raise ValueError(f"replace_norms: got affine {affine!r}, expected 'keep' or 'reset'")
     replaced: list[Replacement] = []
     left: list[tuple[str, str]] = []
-    for path, old in list(model.named_modules()):
+    swapped: dict[nn.Module, nn.Module] = {}  # one norm may stand at two places
+    for path, old in list(model.named_modules(remove_duplicate=False)):
+        if old in swapped:
+            _place(model, path, swapped[old])
+            continue
         found = _found(old) if path else None
         if found is None:
             holds_norms = any(_found(m) for m in old.modules())
@@ -197,7 +201,8 @@ def replace_norms(model: nn.Module, kind: str, *, affine: str = "keep", groups: 
         inner = new.norm if isinstance(new, ChannelsAt) else new
         names = [f"{type(m).__name__}({found.channels})" for m in (old, inner)]
         replaced.append(Replacement(path, *names, *fate))
-        _place(model, path, _with_tail(old, new))
+        swapped[old] = _with_tail(old, new)
+        _place(model, path, swapped[old])
     if not replaced:
         raise ValueError(f"replace_norms: got {type(model).__name__} without a norm inside")
     return Report(tuple(replaced), tuple(left))

@@ -31,7 +31,7 @@ class Line(Record):
 
     @property
     def ours(self) -> float:
-        """The best of our implementations: what the measured table makes `auto` choose."""
+        """The best of our implementations for this phase; `auto` takes one for all phases."""
         return min(ms for name, ms in self.milliseconds.items() if is_ours(name))
 
     @property

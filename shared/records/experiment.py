@@ -298,7 +298,8 @@ def resolve(
         data |= layer.data
         trainer |= layer.trainer
         settings |= layer.settings
-        norm = layer.norm or norm
+        if "norm" in layer.model_fields_set:  # `null` undoes a swap
+            norm = layer.norm
     where = Path("papers") / key.paper / "paper.yaml"
     training = experiment.kind == "training"
     if not training and (trainer or norm or data.keys() - {"dataset"}):
@@ -329,11 +330,11 @@ def resolve(
 
 def _from_dotted(values: Mapping[str, Any]) -> Overrides:
     sections: dict[str, dict[str, Any]] = {"data": {}, "trainer": {}, "settings": {}}
-    norm = None
+    swap: dict[str, Any] = {}
     for dotted, value in values.items():
         section, _, name = dotted.partition(".")
         if dotted == "norm":
-            norm = value
+            swap = {"norm": value}
         elif section in sections and name:
             sections[section][name] = value
         else:
@@ -341,4 +342,5 @@ def _from_dotted(values: Mapping[str, Any]) -> Overrides:
                 f"override {dotted!r}: expected norm, data.NAME, trainer.NAME or settings.NAME"
             )
     # Not validated here: `resolve` validates the whole.
-    return Overrides.model_construct(None, **sections, norm=norm)
+    fields: dict[str, Any] = {**sections, **swap}
+    return Overrides.model_construct(set(fields), **fields)

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from shared.data.loader import ArrayLoader
 from shared.records.base import RecordError
-from shared.records.experiment import DataSettings
+from shared.records.experiment import DataSettings, TrainerSettings
 from shared.records.run import Outcome
 from shared.training.callbacks import Divergence, Progress, Resume
 from shared.training.console import Console
@@ -34,7 +34,7 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
     divergence = Divergence(settings.log_every_steps)
     progress = Progress(console, settings, data.batch_size if data else None)
     if settings.steps_at_once > 1:
-        if not module.takes_groups:
+        if not module.takes_groups or is_overridden("train_dataloader", module):
             raise RecordError(
                 f"{run.key}: trainer.steps_at_once: got {settings.steps_at_once}, but "
                 f"{type(module).__name__} takes one batch at a time. Leave it out."
@@ -110,10 +110,21 @@ def _loaders(
     if not is_overridden("train_dataloader", module):
         train = _loader(run, data, train=True)
         assert run.settings.trainer is not None
-        if (size := run.settings.trainer.steps_at_once) > 1:
-            train = Grouped(train, size)
+        if run.settings.trainer.steps_at_once > 1:
+            train = _grouped(run, train, run.settings.trainer)
     test = None if is_overridden("test_dataloader", module) else _loader(run, data, train=False)
     return train, test
+
+
+def _grouped(run: Run, loader: ArrayLoader, settings: TrainerSettings) -> Grouped:
+    """Groups of steps. A short group at the end of an epoch would shift all that counts steps."""
+    size = settings.steps_at_once
+    if len(loader) % size and (settings.max_steps or settings.eval_every_steps):
+        raise RecordError(
+            f"{run.key}: trainer.steps_at_once: got {size}, but an epoch has {len(loader)} batches "
+            "and max_steps or eval_every_steps count steps. Take a divisor, or count epochs."
+        )
+    return Grouped(loader, size)
 
 
 def _loader(run: Run, data: DataSettings, *, train: bool) -> ArrayLoader:

@@ -48,6 +48,15 @@ def test_models_run_and_learn_after_the_swap(name: str, kind: str) -> None:
     assert not foreign
 
 
+def test_a_norm_at_two_places_is_swapped_at_both() -> None:
+    norm = nn.BatchNorm2d(4)
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), norm, nn.ReLU(), norm)
+    report = replace_norms(model, "group", groups=2)
+    assert len(report.replaced) == 1
+    assert model[1] is model[3]
+    assert isinstance(model[1], norms.GroupNorm)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_on_channels_first_and_last(kind: str) -> None:
     maps = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8))

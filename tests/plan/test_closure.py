@@ -228,7 +228,7 @@ def test_imports_of_computed_names_are_where_the_rules_expect_them():
         in ("import_module", "__import__", "exec", "runpy", "spec_from_file_location")
     }
     # The benchmark tries optional peers by name; no run and no report imports it.
-    found.remove("shared/kernels/benchmark/rows.py")
+    found.remove("shared/norms/benchmark/peers.py")
     assert found <= {
         "shared/data/prepare.py",
         "shared/training/entry.py",

@@ -60,6 +60,30 @@ def test_layers_of_settings():
     assert settings.data.batch_size == 4
 
 
+def test_a_swap_of_norms_is_inherited_and_undone():
+    experiments = {
+        "e": Experiment.model_validate(
+            {
+                "title": "t",
+                "kind": "training",
+                "entry": "module:M",
+                "trainer": {"max_steps": 1},
+                "norm": "group",
+                "arms": {"swapped": {}, "other": {"norm": "rms"}, "own": {"norm": None}},
+                "scales": {"laptop": {}},
+            }
+        )
+    }
+
+    def norm(arm, overrides=None):
+        run = RunKey(scale="laptop", paper="p", experiment="e", arm=arm, seed=0)
+        return resolve(experiments, run, overrides).norm
+
+    assert [norm(arm) for arm in ("swapped", "other", "own")] == ["group", "rms", None]
+    assert norm("own", {"norm": "layer"}) == "layer"
+    assert norm("swapped", {"norm": None}) is None
+
+
 def test_seeds_can_only_be_added():
     experiment = Experiment.model_validate(EXPERIMENT)
     assert list(experiment.seeds_at("laptop")) == [0, 1, 2, 3]

@@ -93,6 +93,8 @@ def test_steps_at_once_change_nothing_but_the_time(repository):
         ("fake_classifier", "plain", ("steps_at_once=4",), "no schedule"),
         ("fake_gan", "hinge", ("steps_at_once=4",), "takes one batch at a time"),
         ("fake_classifier", "constant", ("steps_at_once=4", "max_steps=6"), "multiple of"),
+        ("fake_classifier", "constant", ("steps_at_once=4", "max_steps=8"), "has 6 batches"),
+        ("fake_classifier", "constant", ("steps_at_once=4", "eval_every_steps=4"), "has 6 batches"),
         (
             *("fake_classifier", "constant", ("steps_at_once=4", "gradient_clip_norm=1")),
             "without gradient_clip_norm",

@@ -5,6 +5,7 @@ rule notebook:
     input:
         f"results/{SCALE}/metrics/{{paper}}.parquet",
         f"results/{SCALE}/verdicts/{{paper}}.json",
+        PLAN.run_files("provenance.json"),
     output:
         "reports/notebooks/{paper}.ipynb",
     log:
