@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 import altair as alt
 import polars as pl
 
-from shared.reporting.figures import Figure, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
 from shared.reporting.series import layered, values
 
 METHODS = (
@@ -48,8 +45,6 @@ IMAGENET = {
 }
 PERCENTILES = ("p15", "p50", "p85")
 
-Shown = TypeVar("Shown")
-
 
 def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
     """The figures for which the table has runs: not every arm is run at every scale."""
@@ -67,7 +62,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
 
 
 def _error_of_mlp(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "mlp", MLP)
+    arms = arms_present(metrics, "mlp", MLP)
     if not arms:
         return None
     return Figure(
@@ -134,7 +129,7 @@ def _legend(rows: pl.DataFrame) -> alt.Legend:
 
 
 def _instability(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "mlp", MLP)
+    arms = arms_present(metrics, "mlp", MLP)
     if not arms:
         return None
     return Figure(
@@ -202,7 +197,7 @@ def _settings(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _steps_by_learning_rate(metrics: pl.DataFrame) -> Figure | None:
-    points = _present(
+    points = arms_present(
         metrics,
         "small_inception",
         {
@@ -229,7 +224,7 @@ def _steps_by_learning_rate(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _error_of_inception(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "small_inception", INCEPTION)
+    arms = arms_present(metrics, "small_inception", INCEPTION)
     if not arms:
         return None
     return Figure(
@@ -247,7 +242,7 @@ def _error_of_inception(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _error_by_depth(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "deep_sigmoid", DEEP)
+    arms = arms_present(metrics, "deep_sigmoid", DEEP)
     if not arms:
         return None
     return Figure(
@@ -265,7 +260,7 @@ def _error_by_depth(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "imagenet_inception", IMAGENET)
+    arms = arms_present(metrics, "imagenet_inception", IMAGENET)
     if not arms:
         return None
     return Figure(
@@ -279,11 +274,3 @@ def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
             methods=METHODS,
         ),
     )
-
-
-def _present(
-    metrics: pl.DataFrame, experiment: str, shown: Mapping[str, Shown]
-) -> dict[str, Shown]:
-    """Those of the arms that the table has runs of, in their order."""
-    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
-    return {arm: value for arm, value in shown.items() if arm in arms}

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 import polars as pl
 
-from shared.reporting.figures import Figure, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
 
 NAMES = {
     "batchnorm": "BatchNorm",
@@ -19,8 +16,6 @@ NAMES = {
     "per_channel": "Fixup, per channel",
 }
 METHODS = tuple(NAMES.values())
-
-Shown = TypeVar("Shown")
 
 
 def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
@@ -37,7 +32,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
 
 
 def _error_against_depth(metrics: pl.DataFrame) -> Figure | None:
-    points = _present(
+    points = arms_present(
         metrics,
         "depth_sweep",
         {
@@ -64,7 +59,7 @@ def _error_against_depth(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _update_against_depth(metrics: pl.DataFrame) -> Figure | None:
-    points = _present(
+    points = arms_present(
         metrics,
         "update_size",
         {
@@ -94,7 +89,9 @@ def _update_against_depth(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _signal_through_blocks(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "signal_growth", {m: NAMES[m] for m in ("batchnorm", "fixup", "he")})
+    arms = arms_present(
+        metrics, "signal_growth", {m: NAMES[m] for m in ("batchnorm", "fixup", "he")}
+    )
     if not arms:
         return None
     return Figure(
@@ -114,7 +111,7 @@ def _signal_through_blocks(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _error_of_resnet(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "small_resnet", NAMES)
+    arms = arms_present(metrics, "small_resnet", NAMES)
     if not arms:
         return None
     return Figure(
@@ -131,7 +128,7 @@ def _error_of_resnet(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _loss_of_resnet(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "small_resnet", NAMES)
+    arms = arms_present(metrics, "small_resnet", NAMES)
     if not arms:
         return None
     return Figure(
@@ -155,7 +152,7 @@ def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
         "fixup": "Fixup",
         "fixup_mixup": "Fixup",
     }
-    arms = _present(metrics, "imagenet_resnet50", names)
+    arms = arms_present(metrics, "imagenet_resnet50", names)
     if not arms:
         return None
     return Figure(
@@ -169,11 +166,3 @@ def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
             methods=METHODS,
         ),
     )
-
-
-def _present(
-    metrics: pl.DataFrame, experiment: str, shown: Mapping[str, Shown]
-) -> dict[str, Shown]:
-    """Those of the arms that the table has runs of, in their order."""
-    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
-    return {arm: value for arm, value in shown.items() if arm in arms}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import altair as alt
 import polars as pl
 
-from shared.reporting.figures import Figure, dots_by_arm, seed_band
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band
 from shared.reporting.series import values
 
 NAMES = {
@@ -52,7 +50,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
 
 
 def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "invariance", TABLE_ROWS)
+    arms = arms_present(metrics, "invariance", TABLE_ROWS)
     if not arms:
         return None
     cells = (
@@ -118,7 +116,7 @@ def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
 
 def _mlp_curves(metrics: pl.DataFrame, batch_size: int) -> Figure | None:
     kinds = ("none", "layernorm", "batchnorm_hidden", "batchnorm_all")
-    arms = _present(metrics, "mlp", {f"{kind}-{batch_size}": NAMES[kind] for kind in kinds})
+    arms = arms_present(metrics, "mlp", {f"{kind}-{batch_size}": NAMES[kind] for kind in kinds})
     if not arms:
         return None
     return Figure(
@@ -140,7 +138,7 @@ def _mlp_curves(metrics: pl.DataFrame, batch_size: int) -> Figure | None:
 def _mlp_errors(metrics: pl.DataFrame) -> Figure | None:
     kinds = ("none", "layernorm", "batchnorm_hidden", "batchnorm_all")
     shown = {f"{kind}-{size}": NAMES[kind] for kind in kinds for size in (128, 4)}
-    arms = _present(metrics, "mlp", shown)
+    arms = arms_present(metrics, "mlp", shown)
     if not arms:
         return None
     return Figure(
@@ -163,7 +161,7 @@ def _gru_curves(metrics: pl.DataFrame) -> Figure | None:
         for lr in ("0.001", "0.01")
         for kind in ("none", "layernorm")
     }
-    arms = _present(metrics, "row_gru", names)
+    arms = arms_present(metrics, "row_gru", names)
     if not arms:
         return None
     return Figure(
@@ -183,7 +181,7 @@ def _gru_curves(metrics: pl.DataFrame) -> Figure | None:
 def _time_ratios(metrics: pl.DataFrame) -> Figure | None:
     names = {"torch": "torch's layer norm", "renorm": "this repository's layer norm"}
     shown = {f"{layer}-{lr}": names[layer] for layer in names for lr in ("0.001", "0.01")}
-    arms = _present(metrics, "time_to_target", shown)
+    arms = arms_present(metrics, "time_to_target", shown)
     if not arms:
         return None
     return Figure(
@@ -204,7 +202,7 @@ def _time_ratios(metrics: pl.DataFrame) -> Figure | None:
 
 def _cnn_curves(metrics: pl.DataFrame) -> Figure | None:
     kinds = ("none", "layernorm", "batchnorm")
-    arms = _present(metrics, "conv_net", {arm: NAMES[arm] for arm in kinds})
+    arms = arms_present(metrics, "conv_net", {arm: NAMES[arm] for arm in kinds})
     if not arms:
         return None
     return Figure(
@@ -222,9 +220,3 @@ def _cnn_curves(metrics: pl.DataFrame) -> Figure | None:
 
 def _short(change: float) -> str:
     return f"{change:.0e}" if change < SMALL else f"{change:.1f}"
-
-
-def _present(metrics: pl.DataFrame, experiment: str, shown: Mapping[str, str]) -> dict[str, str]:
-    """Those of the arms that the table has runs of, in their order."""
-    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
-    return {arm: value for arm, value in shown.items() if arm in arms}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 import altair as alt
 import polars as pl
 
 from shared.reporting import series
-from shared.reporting.figures import Figure, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
 
 NAMES = {
     "batchnorm": "BatchNorm, then ReLU",
@@ -53,8 +50,6 @@ PLOTS = {
     ),
 }
 
-Shown = TypeVar("Shown")
-
 
 def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
     """The figures for which the table has runs: not every arm is run at every scale."""
@@ -72,7 +67,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
 def _propagation(metrics: pl.DataFrame, metric: str) -> Figure | None:
     """One number of the signal against the block, with the analytic curves."""
     names = ("batchnorm", "relu_bn", "he", "nf", "nf_no_gamma")
-    arms = _present(metrics, "signal_propagation", {name: NAMES[name] for name in names})
+    arms = arms_present(metrics, "signal_propagation", {name: NAMES[name] for name in names})
     if not arms:
         return None
     title, caption = PLOTS[metric]
@@ -110,7 +105,7 @@ def _propagation(metrics: pl.DataFrame, metric: str) -> Figure | None:
 
 
 def _small_batch(metrics: pl.DataFrame) -> Figure | None:
-    points = _present(metrics, "small_batch", SMALL_BATCH)
+    points = arms_present(metrics, "small_batch", SMALL_BATCH)
     if not points:
         return None
     return Figure(
@@ -129,7 +124,7 @@ def _small_batch(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _clipping(metrics: pl.DataFrame) -> Figure | None:
-    cells = _present(metrics, "agc", AGC_CELLS)
+    cells = arms_present(metrics, "agc", AGC_CELLS)
     if not cells:
         return None
     of_agc = metrics.filter((pl.col("experiment") == "agc") & pl.col("arm").is_in(list(cells)))
@@ -182,7 +177,7 @@ def _clipping(metrics: pl.DataFrame) -> Figure | None:
 
 def _error_of_resnets(metrics: pl.DataFrame) -> Figure | None:
     names = ("batchnorm", "nf", "skipinit", "fixup")
-    arms = _present(metrics, "small_resnet", {name: NAMES[name] for name in names})
+    arms = arms_present(metrics, "small_resnet", {name: NAMES[name] for name in names})
     if not arms:
         return None
     return Figure(
@@ -200,7 +195,7 @@ def _error_of_resnets(metrics: pl.DataFrame) -> Figure | None:
 
 def _loss_of_resnets(metrics: pl.DataFrame) -> Figure | None:
     names = ("batchnorm", "nf", "skipinit", "fixup")
-    arms = _present(metrics, "small_resnet", {name: NAMES[name] for name in names})
+    arms = arms_present(metrics, "small_resnet", {name: NAMES[name] for name in names})
     if not arms:
         return None
     return Figure(
@@ -220,7 +215,7 @@ def _loss_of_resnets(metrics: pl.DataFrame) -> Figure | None:
 def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
     names = {f"{arm}-1024": NAMES[arm] for arm in ("batchnorm", "nf", "skipinit", "fixup")}
     names |= {"batchnorm-4": NAMES["batchnorm"], "nf-4": NAMES["nf"]}
-    arms = _present(metrics, "imagenet_resnet50", names)
+    arms = arms_present(metrics, "imagenet_resnet50", names)
     if not arms:
         return None
     return Figure(
@@ -234,11 +229,3 @@ def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
             methods=METHODS,
         ),
     )
-
-
-def _present(
-    metrics: pl.DataFrame, experiment: str, shown: Mapping[str, Shown]
-) -> dict[str, Shown]:
-    """Those of the arms that the table has runs of, in their order."""
-    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
-    return {arm: value for arm, value in shown.items() if arm in arms}

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 import polars as pl
 
-from shared.reporting.figures import Figure, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
 from shared.reporting.pictures import Pictures, pictures
 
 NAMES = {
@@ -25,8 +22,6 @@ NAMES = {
     "resnet_orthonormal": "orthonormal, ResNet",
 }
 METHODS = tuple(NAMES.values())
-
-Shown = TypeVar("Shown")
 
 
 def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
@@ -50,7 +45,7 @@ def _samples(metrics: pl.DataFrame, scale: str, experiment: str) -> Pictures | N
         "sngan",
         scale,
         experiment=experiment,
-        arms=_present(metrics, experiment, NAMES),
+        arms=arms_present(metrics, experiment, NAMES),
         seeds=(0, 1, 2),
         title="Samples during training",
         caption="The same 24 noise vectors in every picture, so one place in the sheet is one "
@@ -77,7 +72,7 @@ def _samples_of_settings(scale: str) -> Pictures | None:
 
 
 def _distance_of_methods(metrics: pl.DataFrame, experiment: str) -> Figure | None:
-    arms = _present(metrics, experiment, NAMES)
+    arms = arms_present(metrics, experiment, NAMES)
     if not arms:
         return None
     return Figure(
@@ -90,7 +85,7 @@ def _distance_of_methods(metrics: pl.DataFrame, experiment: str) -> Figure | Non
 
 def _distance_in_training(metrics: pl.DataFrame, experiment: str) -> Figure | None:
     shown = ("sn", "wn", "none", "clip", "gan_gp", "ln", "bn")
-    arms = _present(metrics, experiment, {arm: NAMES[arm] for arm in shown})
+    arms = arms_present(metrics, experiment, {arm: NAMES[arm] for arm in shown})
     if not arms:
         return None
     return Figure(
@@ -118,7 +113,7 @@ def _score_of_settings(metrics: pl.DataFrame) -> Figure | None:
         for method in ("sn", "wgan_gp")
         for place, setting in enumerate("abcdef", 1)
     }
-    points = _present(together, name, points)
+    points = arms_present(together, name, points)
     if not points:
         return None
     return Figure(
@@ -163,7 +158,7 @@ def _spectral_norms(metrics: pl.DataFrame, experiment: str) -> Figure | None:
             experiment=experiment,
             metric="spectral_norm",
             split="train",
-            arms=_present(by_layer, experiment, arms),
+            arms=arms_present(by_layer, experiment, arms),
             methods=tuple(layers.values()),
             x_title="generator step",
         ),
@@ -172,7 +167,7 @@ def _spectral_norms(metrics: pl.DataFrame, experiment: str) -> Figure | None:
 
 def _spectra(metrics: pl.DataFrame, experiment: str) -> Figure | None:
     shown = ("sn", "wn", "clip")
-    arms = _present(metrics, experiment, {arm: NAMES[arm] for arm in shown})
+    arms = arms_present(metrics, experiment, {arm: NAMES[arm] for arm in shown})
     if len(arms) < len(shown):
         return None
     return Figure(
@@ -192,7 +187,7 @@ def _spectra(metrics: pl.DataFrame, experiment: str) -> Figure | None:
 
 
 def _noise(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "measures", {"real": "real test images"})
+    arms = arms_present(metrics, "measures", {"real": "real test images"})
     if not arms:
         return None
     return Figure(
@@ -219,11 +214,3 @@ def _network(metrics: pl.DataFrame, experiment: str) -> str:
     )
     digests = sorted({f"{int(value):012x}" for value in rows["value"]})
     return f" Feature network: sha256 {', '.join(digests)}…." if digests else ""
-
-
-def _present(
-    metrics: pl.DataFrame, experiment: str, shown: Mapping[str, Shown]
-) -> dict[str, Shown]:
-    """Those of the arms that the table has runs of, in their order."""
-    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
-    return {arm: value for arm, value in shown.items() if arm in arms}

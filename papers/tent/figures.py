@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import altair as alt
 import polars as pl
 
-from shared.reporting.figures import Figure, dots_by_arm, seed_band
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band
 from shared.reporting.series import layered, read_series, spread, values
 
 NAMES = {
@@ -50,13 +50,8 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
     return [figure for figure in drawn if figure]
 
 
-def _present(metrics: pl.DataFrame, experiment: str, names: Mapping[str, str]) -> dict[str, str]:
-    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
-    return {arm: name for arm, name in names.items() if arm in arms}
-
-
 def _error_by_corruption(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "corruptions", NAMES)
+    arms = arms_present(metrics, "corruptions", NAMES)
     if not arms:
         return None
     mean = read_series(metrics, "corruptions", "mean_error_percent", "none", arms, METHODS)
@@ -87,7 +82,7 @@ def _error_by_corruption(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _error_by_severity(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "shifts", NAMES)
+    arms = arms_present(metrics, "shifts", NAMES)
     if not arms:
         return None
     return Figure(
@@ -106,7 +101,7 @@ def _error_by_severity(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _entropy_and_loss(metrics: pl.DataFrame) -> Figure | None:
-    if not _present(metrics, "shifts", {"tent": "Tent"}):
+    if not arms_present(metrics, "shifts", {"tent": "Tent"}):
         return None
     shown = metrics.filter(
         (pl.col("experiment") == "shifts")
@@ -152,7 +147,7 @@ def _entropy_and_loss(metrics: pl.DataFrame) -> Figure | None:
 
 def _modulation_over_passes(metrics: pl.DataFrame) -> Figure | None:
     adapting = {arm: name for arm, name in NAMES.items() if arm not in ("bn", "source")}
-    arms = _present(metrics, "modulation", adapting)
+    arms = arms_present(metrics, "modulation", adapting)
     arms.pop("groupnorm_source", None)
     if not arms:
         return None
@@ -173,7 +168,7 @@ def _modulation_over_passes(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _streams(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "streams", STREAMS)
+    arms = arms_present(metrics, "streams", STREAMS)
     if not arms:
         return None
     return Figure(
@@ -192,7 +187,7 @@ def _streams(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _unseen(metrics: pl.DataFrame) -> Figure | None:
-    arms = _present(metrics, "unseen", UNSEEN)
+    arms = arms_present(metrics, "unseen", UNSEEN)
     if not arms:
         return None
     return Figure(

@@ -154,7 +154,7 @@ class BatchNorm2d(_OpenBatchNorm, nn.BatchNorm2d):
             ones), `batch` (always the batch's), `running` (frozen).
         running_variance: `unbiased` or `biased`: what the running variance accumulates.
         activation: None, `relu` or `silu`, applied last.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Shape: (N, C, H, W); `residual` as x.
     Raises: ValueError for other shapes, or fewer than 2 elements a channel in training.

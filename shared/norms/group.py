@@ -30,7 +30,7 @@ class GroupNorm(nn.GroupNorm):
         num_channels: Channels C.
         eps: Added to the variance, inside the root.
         affine: Whether there are a weight and a bias.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Shape: (N, C, ...).
     Raises: ValueError for other shapes.
@@ -109,7 +109,7 @@ class InstanceNorm2d(_OpenInstanceNorm, nn.InstanceNorm2d):
         momentum: Share of the new batch in the running statistics, where they are tracked.
         affine: Whether there are a weight and a bias.
         track_running_stats: Whether running statistics are kept, and used in evaluation.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Shape: (N, C, H, W).
     Raises: ValueError for other shapes, or fewer than 2 positions in training.

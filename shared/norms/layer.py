@@ -34,7 +34,7 @@ class LayerNorm(nn.LayerNorm):
         eps: Added to the variance, inside the root.
         elementwise_affine: Whether there are a weight and a bias.
         bias: Whether there is a bias.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Shape: (..., *normalized_shape). Dtype: statistics in float32 at least.
     Raises: ValueError for other shapes.
@@ -66,7 +66,7 @@ class RMSNorm(nn.RMSNorm):
         eps: Added to the mean square, inside the root; None: the machine epsilon of x's type.
         elementwise_affine: Whether there is a weight.
         fraction: Share of the row that the root mean square is taken from, in (0, 1].
-        impl: `auto`, `reference`, `native` or `triton`; a fraction below 1 has one form only.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`; a fraction below 1 has one form only.
 
     Shape: (..., *normalized_shape). Dtype: statistics in float32 at least.
     Raises: ValueError for other shapes, or a fraction outside (0, 1].

@@ -30,7 +30,7 @@ def adain(content: Tensor, style: Tensor, eps: float = 1e-5, impl: str = "auto")
         content: (N, C, ...).
         style: (N, C, ...), whose positions may differ in number.
         eps: Added to both variances.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Raises: ValueError where N or C differ.
     Source: Huang, Belongie (2017), arXiv 1703.06868, equation 8.

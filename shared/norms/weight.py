@@ -36,7 +36,7 @@ def standardise_weight(
         weight: (O, ...).
         gain: (O,) or None: 1.
         eps: Added to the variance.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Source: Qiao, Wang, Liu, Shen, Yuille (2019), arXiv 1903.10520.
     Deviates from the source's code, which divides by (unbiased std + 1e-5).
@@ -82,7 +82,7 @@ def normalise_weight(direction: Tensor, length: Tensor, impl: str = "auto") -> T
     Args:
         direction: (O, ...). A row of zeros gives NaN: it has no direction.
         length: (O,).
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Source: Salimans, Kingma (2016), arXiv 1602.07868, equation 2.
 

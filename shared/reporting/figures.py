@@ -23,13 +23,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 import polars as pl
 
 from shared.reporting import vega
 from shared.reporting.series import CROSS, Series, layered, read_series, scale, spread, values
+
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,14 @@ class Figure:
             "image/png": base64.b64encode(vega.png(content)).decode(),
             "text/plain": f"{self.title}. {self.caption}",
         }
+
+
+def arms_present(
+    metrics: pl.DataFrame, experiment: str, shown: Mapping[str, Shown]
+) -> dict[str, Shown]:
+    """Those of the arms that the table has runs of, in the order of `shown`."""
+    arms = set(metrics.filter(pl.col("experiment") == experiment)["arm"])
+    return {arm: value for arm, value in shown.items() if arm in arms}
 
 
 def seed_band(

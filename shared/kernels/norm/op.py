@@ -352,7 +352,7 @@ def norm(
             into which the channels of each sample are cut (1: layer norm, C: instance norm).
         centre: Whether the mean is taken off.
         eps: Added to the variance, inside the root.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Returns:
         A tensor of x's shape and type; statistics are computed in float32 at least.
