@@ -66,7 +66,7 @@ class RMSNorm(nn.RMSNorm):
         eps: Added to the mean square, inside the root; None: the machine epsilon of x's type.
         elementwise_affine: Whether there is a weight.
         fraction: Share of the row that the root mean square is taken from, in (0, 1].
-        impl: `auto`, `reference`, `native`, `cpp` or `triton`; a fraction below 1 has one form only.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`; a fraction below 1 has one form.
 
     Shape: (..., *normalized_shape). Dtype: statistics in float32 at least.
     Raises: ValueError for other shapes, or a fraction outside (0, 1].
