@@ -71,5 +71,12 @@ def test_a_claims_arms_are_run_at_the_scales_where_it_is_judged(paper, claim):
 
 
 @pytest.mark.parametrize(("paper", "claim"), JUDGED)
+def test_a_claim_has_the_two_seeds_without_which_there_is_no_verdict(paper, claim):
+    experiment = PAPERS[paper].experiments[claim.experiment]
+    for scale in claim.scales:
+        assert len(experiment.seeds_at(scale)) >= 2, scale
+
+
+@pytest.mark.parametrize(("paper", "claim"), JUDGED)
 def test_every_bound_says_where_it_comes_from(paper, claim):
     assert len(claim.bound_reason) > 40
