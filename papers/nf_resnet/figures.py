@@ -71,7 +71,10 @@ def _propagation(metrics: pl.DataFrame, metric: str) -> Figure | None:
     if not arms:
         return None
     title, caption = PLOTS[metric]
-    drawn = metrics.with_columns(pl.col("value").clip(FLOOR))
+    lines = pl.col("metric").is_in([metric, f"predicted_{metric}"])  # not `diverged`, which is 0
+    drawn = metrics.with_columns(
+        pl.when(lines).then(pl.col("value").clip(FLOOR)).otherwise(pl.col("value")).alias("value")
+    )
     chart = seed_band(
         drawn,
         experiment="signal_propagation",

@@ -59,6 +59,7 @@ def test_the_analytic_curves_and_values_at_the_floor_are_drawn():
     dashed = [layer for layer in chart["layer"] if layer["mark"].get("strokeDash")]
     assert len(dashed) == 1
     assert "0.0001" in json.dumps(chart)
+    assert "diverged" not in json.dumps(chart)
 
 
 def test_diverged_runs_are_counted_in_the_heat_map():
