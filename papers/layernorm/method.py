@@ -94,8 +94,8 @@ def relative_change(before_NH: Tensor, after_NH: Tensor) -> float:
     max_n ||after_n - before_n|| / ||before_n||
 
     Example:
-        >>> relative_change(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 4.5]]))
-        0.1
+        >>> relative_change(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 6.5]]))
+        0.5
     """
     return ((after_NH - before_NH).norm(dim=1) / before_NH.norm(dim=1)).max().item()
 
