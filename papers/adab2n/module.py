@@ -184,7 +184,7 @@ class SplitStream(PaperModule):
         if step.replayed and self.penalty_weight:
             loss = loss + self.penalty_weight * penalty(self.net)
         self.buffer.add(pixels_NCHW, places_N, step.logits)
-        self._record_mean("train_loss", loss, "nats")
+        self.record_mean("train_loss", loss, "nats")
         return loss
 
     def _task(self, places_N: Tensor) -> int:
@@ -210,7 +210,7 @@ class SplitStream(PaperModule):
             return
         renormalise = first.task_weights == "renormalised"
         weight_N = sample_weights(first.psi[:num_seen], task_N, renormalise=renormalise)
-        self._record_mean("sum_of_weights", weight_N.sum(), "1")
+        self.record_mean("sum_of_weights", weight_N.sum(), "1")
 
     def _images(self, pixels_NCHW: Tensor) -> Tensor:
         """Standardised images, augmented where the settings say so."""
@@ -282,15 +282,3 @@ class SplitStream(PaperModule):
         pixels_NCHW = torch.from_numpy(data.array("test_images")[chosen.numpy()])
         x_NCHW = (pixels_NCHW.to(self.run.device) - self.mean) / self.std
         return x_NCHW, self.split.task_of(places_N[chosen]).to(self.run.device)
-
-    def _record_mean(self, metric: str, value: Tensor, unit: str) -> None:
-        trainer = self.run.settings.trainer
-        assert trainer is not None
-        self.run.recorder.add_mean(
-            metric,
-            value,
-            unit,
-            split="train",
-            step=self.global_step + 1,
-            every=trainer.log_every_steps,
-        )

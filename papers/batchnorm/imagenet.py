@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from torch.utils.data import DataLoader
-
 from papers.batchnorm.inception import Activation, paper_inception
 from papers.batchnorm.method import Method
 from papers.batchnorm.module import SGDClassifier
-from shared.data.imagenet import Batch, ImageNet
+from shared.data.imagenet import ImageNet
+from shared.training.imagenet import OnImageNet
 
 
-class ImageNetInception(SGDClassifier):
+class ImageNetInception(OnImageNet, SGDClassifier):
     """Inception, BN-Baseline, BN-x5, BN-x30 and the sigmoid networks, as their settings say.
 
     Args:
@@ -46,12 +45,3 @@ class ImageNetInception(SGDClassifier):
             target_error_percent=target_error_percent,
         )
         self.images = images
-
-    def train_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("train", self.run.device)
-
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("val", self.run.device)
-
-    def test_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("val", self.run.device)

@@ -12,11 +12,11 @@ import timm
 import torch
 from torch import nn
 from torch.nn.functional import relu
-from torch.utils.data import DataLoader
 
 from papers.fixup.method import Branch, ScalarBias, ScalarMultiplier, initialise
 from papers.fixup.module import SGDClassifier
-from shared.data.imagenet import Batch, ImageNet
+from shared.data.imagenet import ImageNet
+from shared.training.imagenet import OnImageNet
 
 
 class Bottleneck(nn.Module):
@@ -80,7 +80,7 @@ class FixupResNet50(nn.Module):
         return self.classifier(self.before_classifier(x_NCHW.mean(dim=(2, 3))))
 
 
-class ImageNetResNet50(SGDClassifier):
+class ImageNetResNet50(OnImageNet, SGDClassifier):
     """ResNet-50 with Fixup, or timm's with BatchNorm (whose last gammas start at zero).
 
     Args:
@@ -116,12 +116,3 @@ class ImageNetResNet50(SGDClassifier):
             mixup_alpha=mixup_alpha,
         )
         self.images = images
-
-    def train_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("train", self.run.device)
-
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("val", self.run.device)
-
-    def test_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("val", self.run.device)

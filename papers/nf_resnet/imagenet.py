@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch.utils.data import DataLoader
-
 from papers.nf_resnet.method import Method
 from papers.nf_resnet.module import NFClassifier
-from shared.data.imagenet import Batch, ImageNet
+from shared.data.imagenet import ImageNet
+from shared.training.imagenet import OnImageNet
 
 
-class ImageNetClassifier(NFClassifier):
+class ImageNetClassifier(OnImageNet, NFClassifier):
     """A ResNet of the paper's widths, any scheme, with the recipe of the paper's public code.
 
     Args:
@@ -52,12 +51,3 @@ class ImageNetClassifier(NFClassifier):
     @property
     def batch_size(self) -> int:
         return self.images.batch_size
-
-    def train_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("train", self.run.device)
-
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("val", self.run.device)
-
-    def test_dataloader(self) -> DataLoader[Batch]:
-        return self.images.loader("val", self.run.device)

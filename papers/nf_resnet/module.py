@@ -14,7 +14,6 @@ from papers.nf_resnet.method import Method
 from papers.nf_resnet.model import ResNet
 from shared.norms import clip_adaptively_
 from shared.training.classifier import Classifier
-from shared.training.grouped import Batch
 
 REFERENCE_BATCH = 256
 """Learning rates are given for a batch of this size."""
@@ -68,21 +67,9 @@ class NFClassifier(Classifier):
         assert data is not None
         return data.batch_size
 
-    def _loss(self, batch: Batch) -> torch.Tensor:
-        images_NCHW, labels_N = batch
+    def batch_loss(self, images_NCHW: torch.Tensor, labels_N: torch.Tensor) -> torch.Tensor:
         logits_NK = self.net(images_NCHW)
-        loss = cross_entropy(logits_NK, labels_N, label_smoothing=self.label_smoothing)
-        trainer = self.run.settings.trainer
-        assert trainer is not None
-        self.run.recorder.add_mean(
-            "train_loss",
-            loss,
-            "nats",
-            split="train",
-            step=self.global_step + 1,
-            every=trainer.log_every_steps,
-        )
-        return loss
+        return cross_entropy(logits_NK, labels_N, label_smoothing=self.label_smoothing)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         # Before the optimiser adds the weight decay, as in the public code.

@@ -222,8 +222,8 @@ class Adversarial(PaperModule):
         if self.critic_steps % self.n_dis == 0:
             generator_loss = self._generator_step(batch)
             step = self.global_step
-            self._record_mean("critic_loss", loss, step)
-            self._record_mean("generator_loss", generator_loss, step)
+            self.record_mean("critic_loss", loss, self.loss_unit, step=step)
+            self.record_mean("generator_loss", generator_loss, self.loss_unit, step=step)
             # Whichever of the two is not finite ends the run.
             loss = loss + generator_loss
             if step in self.grid_steps | self.eval_steps and loss.isfinite():
@@ -255,13 +255,6 @@ class Adversarial(PaperModule):
         self.critic.requires_grad_(True)
         self._update_average()
         return loss.detach()
-
-    def _record_mean(self, metric: str, loss: Tensor, step: int) -> None:
-        trainer = self.run.settings.trainer
-        assert trainer is not None
-        self.run.recorder.add_mean(
-            metric, loss, self.loss_unit, split="train", step=step, every=trainer.log_every_steps
-        )
 
     def _set_rates(self) -> None:
         factor = self.rate(self.global_step)

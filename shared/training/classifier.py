@@ -62,22 +62,15 @@ class Classifier(PaperModule):
         return total
 
     def _loss(self, batch: Batch) -> torch.Tensor:
-        images_NCHW, labels_N = batch
-        if self.mixup_alpha > 0:
-            loss = self._mixup_loss(images_NCHW, labels_N)
-        else:
-            loss = cross_entropy(self.net(images_NCHW), labels_N)
-        trainer = self.run.settings.trainer
-        assert trainer is not None
-        self.run.recorder.add_mean(
-            "train_loss",
-            loss,
-            "nats",
-            split="train",
-            step=self.global_step + 1,
-            every=trainer.log_every_steps,
-        )
+        loss = self.batch_loss(*batch)
+        self.record_mean("train_loss", loss, "nats")
         return loss
+
+    def batch_loss(self, images_NCHW: torch.Tensor, labels_N: torch.Tensor) -> torch.Tensor:
+        """What a step lowers, in nats: the mean cross-entropy, of mixed images on request."""
+        if self.mixup_alpha > 0:
+            return self._mixup_loss(images_NCHW, labels_N)
+        return cross_entropy(self.net(images_NCHW), labels_N)
 
     def on_train_start(self) -> None:
         if not self.automatic_optimization and self.lr_schedulers():

@@ -10,13 +10,14 @@ from safetensors.torch import save_file
 
 from shared.data.loader import ArrayLoader
 from shared.records.base import RecordError
-from shared.records.experiment import DataSettings, TrainerSettings
+from shared.records.experiment import TrainerSettings
 from shared.records.run import Outcome
 from shared.training.callbacks import Divergence, Progress, Resume
 from shared.training.console import Console
 from shared.training.grouped import Grouped
 from shared.training.inputs import WEIGHTS
 from shared.training.lightning import Trainer, is_overridden
+from shared.training.loaders import array_loader
 from shared.training.module import PaperModule
 from shared.training.run_context import Computed, Run
 
@@ -103,16 +104,15 @@ def _loaders(
     run: Run, module: PaperModule
 ) -> tuple[ArrayLoader | Grouped | None, ArrayLoader | None]:
     """Loaders of the experiment's data set; none where the module brings its own."""
-    data = run.settings.data
-    if data is None:
+    if run.settings.data is None:
         return None, None
     train: ArrayLoader | Grouped | None = None
     if not is_overridden("train_dataloader", module):
-        train = _loader(run, data, train=True)
+        train = array_loader(run, train=True)
         assert run.settings.trainer is not None
         if run.settings.trainer.steps_at_once > 1:
             train = _grouped(run, train, run.settings.trainer)
-    test = None if is_overridden("test_dataloader", module) else _loader(run, data, train=False)
+    test = None if is_overridden("test_dataloader", module) else array_loader(run, train=False)
     return train, test
 
 
@@ -125,29 +125,3 @@ def _grouped(run: Run, loader: ArrayLoader, settings: TrainerSettings) -> Groupe
             "and max_steps or eval_every_steps count steps. Take a divisor, or count epochs."
         )
     return Grouped(loader, size)
-
-
-def _loader(run: Run, data: DataSettings, *, train: bool) -> ArrayLoader:
-    prepared = run.dataset()
-    split = "train" if train else "test"
-    size = data.train_size if train else data.test_size
-    available = len(prepared.array(f"{split}_labels"))
-    if size is not None and size > available:
-        raise RecordError(
-            f"{run.key}: data.{split}_size: got {size}, but {data.dataset} has {available} "
-            f"{split} examples. Lower it, or leave it out to take all."
-        )
-    trainer = run.settings.trainer
-    assert trainer is not None
-    return ArrayLoader(
-        prepared.array(f"{split}_images")[:size],
-        prepared.array(f"{split}_labels")[:size],
-        mean=prepared.manifest.mean,
-        std=prepared.manifest.std,
-        batch_size=data.batch_size if train else data.eval_batch_size,
-        shuffle=train,
-        seed=run.key.seed,
-        augment=data.augment if train else (),
-        channels_last=trainer.channels_last,
-        device=run.device,
-    )

@@ -8,30 +8,14 @@ from torch.nn.functional import pad
 
 from shared.data.loader import ArrayLoader
 from shared.evaluation.network import to_pixels
+from shared.training.loaders import array_loader
 from shared.training.run_context import Run
 
 
 def image_loader(run: Run, *, train: bool) -> ArrayLoader:
     """The experiment's images on [-1, 1]; in training shuffled, without the last, smaller batch."""
-    data = run.settings.data
-    assert data is not None
-    prepared = run.dataset()
-    split = "train" if train else "test"
-    size = data.train_size if train else data.test_size
-    images_NCHW = prepared.array(f"{split}_images")[:size]
-    middle = [0.5] * images_NCHW.shape[1]
-    return ArrayLoader(
-        images_NCHW,
-        prepared.array(f"{split}_labels")[:size],
-        mean=middle,
-        std=middle,
-        batch_size=data.batch_size if train else data.eval_batch_size,
-        shuffle=train,
-        seed=run.key.seed,
-        augment=data.augment if train else (),
-        drop_last=train,
-        device=run.device,
-    )
+    middle = [0.5] * run.dataset().array("train_images").shape[1]
+    return array_loader(run, train=train, mean=middle, std=middle, drop_last=train)
 
 
 def padded(images_NCHW: Tensor, size: int) -> Tensor:

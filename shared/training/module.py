@@ -41,3 +41,16 @@ class PaperModule(LightningModule):
         """Records one number; `step` is the number of optimiser steps if it is not given."""
         step = self.global_step if step is None else step
         self.run.recorder.add(metric, value, unit, split=split, step=step)
+
+    def record_mean(
+        self, metric: str, value: float | torch.Tensor, unit: str, *, step: int | None = None
+    ) -> None:
+        """Adds to a running mean, which is recorded every `trainer.log_every_steps` steps.
+
+        `step` is the one that the optimiser is about to make if it is not given.
+        """
+        trainer = self.run.settings.trainer
+        assert trainer is not None
+        step = self.global_step + 1 if step is None else step
+        every = trainer.log_every_steps
+        self.run.recorder.add_mean(metric, value, unit, split="train", step=step, every=every)

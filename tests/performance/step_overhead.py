@@ -69,6 +69,7 @@ class Net(PaperModule):
     takes_groups = True
     training_step = Classifier.training_step
     _loss = Classifier._loss
+    batch_loss = Classifier.batch_loss
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 
+from papers.nf_resnet.module import NFClassifier
 from shared.records.experiment import SCALES, RunKey, resolve
 from shared.records.paper import read_paper
-from shared.training.entry import load_entry
 
 PAPER = read_paper("nf_resnet")
 RUNS = [
@@ -36,7 +36,7 @@ def test_full_scale_is_the_recipe_of_the_paper():
         "lr": 0.1,
     }
     assert small.settings == {**large.settings, "batch_size": 4}
-    recipe = inspect.signature(load_entry(large).__mro__[1]).parameters
+    recipe = inspect.signature(NFClassifier).parameters
     defaults = {name: recipe[name].default for name in ("weight_decay", "momentum", "warmup")}
     assert defaults == {"weight_decay": 1e-4, "momentum": 0.9, "warmup": 5 / 90}
     assert recipe["label_smoothing"].default == 0.1
