@@ -19,6 +19,10 @@ KINDS = ("layer", "rms", "batch", "group", "instance", "dyt", "derf", "none")
 BY_NAME = {"RmsNorm": -1, "RmsNorm2d": 1, "SimpleNorm": -1, "SimpleNorm2d": 1}
 
 
+class NoNormError(ValueError):
+    """There is nothing to swap."""
+
+
 class Replacement(NamedTuple):
     """What became of one norm. `weight` and `bias`: kept, new, dropped or absent."""
 
@@ -168,7 +172,8 @@ def replace_norms(model: nn.Module, kind: str, *, affine: str = "keep", groups: 
         What was swapped, with what became of each weight and bias, and what was left and why.
 
     Raises:
-        ValueError: An unknown kind, or no norm in the model.
+        ValueError: An unknown kind.
+        NoNormError: No norm in the model.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
@@ -204,7 +209,7 @@ def replace_norms(model: nn.Module, kind: str, *, affine: str = "keep", groups: 
         swapped[old] = _with_tail(old, new)
         _place(model, path, swapped[old])
     if not replaced:
-        raise ValueError(f"replace_norms: got {type(model).__name__} without a norm inside")
+        raise NoNormError(f"replace_norms: got {type(model).__name__} without a norm inside")
     return Report(tuple(replaced), tuple(left))
 
 

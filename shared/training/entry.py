@@ -15,9 +15,10 @@ def swap_norms(module: Any, settings: RunSettings) -> str:
     By its name, so that a run without a swap does not depend on the code of all norms. An arm
     without a norm stays as it is, and the log says so: the command line swaps in all arms.
     """
+    norms = importlib.import_module(SWAP)
     try:
-        report = importlib.import_module(SWAP).replace_norms(module, settings.norm)
-    except ValueError as error:
+        report = norms.replace_norms(module, settings.norm)
+    except norms.NoNormError as error:
         return f"norm {settings.norm}: nothing was swapped: {error}"
     return str(report)
 
