@@ -17,19 +17,19 @@ NAMES = {
 }
 METHODS = tuple(NAMES.values())
 
-TABLE_ROWS = {
+TABLE_NORMS = {
     "batchnorm": "BatchNorm",
     "weightnorm": "WeightNorm",
     "layernorm": "LayerNorm",
     "layernorm_eps": "LayerNorm, eps 1e-5",
 }
-TABLE_COLUMNS = {
-    "matrix_rescale_change": "matrix\n× 10",
-    "matrix_recentre_change": "matrix\n+ v",
-    "vector_rescale_change": "one unit\n× 10",
-    "data_rescale_change": "data\n× 10",
-    "data_recentre_change": "data\n+ v",
-    "case_rescale_change": "one case\n× 10",
+TABLE_CHANGES = {
+    "matrix_rescale_change": "matrix × 10",
+    "matrix_recentre_change": "matrix + v",
+    "vector_rescale_change": "one unit × 10",
+    "data_rescale_change": "data × 10",
+    "data_recentre_change": "data + v",
+    "case_rescale_change": "one case × 10",
 }
 # Rounding is about 1e-15, what an eps leaves 1e-7, a change that is meant 0.1 or more.
 SMALL = 1e-3
@@ -50,40 +50,42 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
 
 
 def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "invariance", TABLE_ROWS)
+    arms = arms_present(metrics, "invariance", TABLE_NORMS)
     if not arms:
         return None
     cells = (
         metrics.filter(
             (pl.col("experiment") == "invariance")
-            & pl.col("metric").is_in(list(TABLE_COLUMNS))
+            & pl.col("metric").is_in(list(TABLE_CHANGES))
             & pl.col("arm").is_in(list(arms))
         )
         .group_by("arm", "metric")
         .agg(change=pl.col("value").max())
         .with_columns(
             norm=pl.col("arm").replace_strict(arms, return_dtype=pl.String),
-            transformation=pl.col("metric").replace_strict(TABLE_COLUMNS, return_dtype=pl.String),
+            transformation=pl.col("metric").replace_strict(TABLE_CHANGES, return_dtype=pl.String),
             decades=pl.col("change").clip(1e-17).log10(),
             label=pl.col("change").map_elements(_short, return_dtype=pl.String),
         )
     )
+    # Norms across: four columns leave room for the numbers on a narrow screen.
     base = alt.Chart(values(cells)).encode(
         x=alt.X(
-            "transformation:N",
+            "norm:N",
             title=None,
-            sort=list(TABLE_COLUMNS.values()),
+            sort=list(arms.values()),
             axis=alt.Axis(
+                orient="top",
                 labelAngle=0,
-                labelExpr="split(datum.label, '\\n')",
+                labelExpr="split(datum.label, ', ')",
                 domain=False,
                 ticks=False,
             ),
         ),
         y=alt.Y(
-            "norm:N",
+            "transformation:N",
             title=None,
-            sort=list(arms.values()),
+            sort=list(TABLE_CHANGES.values()),
             axis=alt.Axis(domain=False, ticks=False),
         ),
         tooltip=["norm:N", "transformation:N", alt.Tooltip("label:N", title="largest change")],
@@ -108,7 +110,7 @@ def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
         alt.LayerChart(
             layer=[squares, text],
             width="container",
-            height=56 * len(arms),
+            height=40 * len(TABLE_CHANGES),
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
         ),
     )

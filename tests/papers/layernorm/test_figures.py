@@ -8,7 +8,7 @@ import json
 import polars as pl
 import pytest
 
-from papers.layernorm.figures import TABLE_COLUMNS, figures
+from papers.layernorm.figures import TABLE_CHANGES, figures
 from shared.records.experiment import read_experiments
 from shared.records.metrics import Row, table
 from shared.records.paper import paper_file
@@ -21,7 +21,7 @@ def run(experiment, arm, seed, *, diverged=False):
     """The rows of one run, with made-up values; a diverged run stops before its last ones."""
     rows = [Row("diverged", float(diverged), "flag", "run", 20)]
     if experiment == "invariance":
-        rows += [Row(name, 10.0 ** -(16 - seed), "1") for name in TABLE_COLUMNS]
+        rows += [Row(name, 10.0 ** -(16 - seed), "1") for name in TABLE_CHANGES]
     elif experiment == "time_to_target":
         rows.append(Row("time_ratio", 0.8 + seed, "1"))
     elif experiment in ("mlp", "row_gru", "conv_net"):
