@@ -43,6 +43,12 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
         module.automatic_optimization = False
     if settings.channels_last:
         module.to(memory_format=torch.channels_last)
+    if settings.precision == "16-mixed" and run.device.type == "cpu":
+        # Lightning would take bfloat16 in its place.
+        raise RecordError(
+            f"{run.key}: trainer.precision: got 16-mixed, which a CPU does not have. "
+            "Use bf16-mixed or 32-true, or a GPU."
+        )
     trainer = Trainer(
         accelerator="cuda" if run.device.type == "cuda" else "cpu",
         devices=1,

@@ -91,6 +91,7 @@ def test_steps_at_once_change_nothing_but_the_time(repository):
     [
         ("fake_classifier", "plain", ("steps_at_once=4",), "no schedule"),
         ("fake_gan", "hinge", ("steps_at_once=4",), "takes one batch at a time"),
+        ("fake_classifier", "constant", ("precision=16-mixed",), "a CPU does not have"),
         ("fake_classifier", "constant", ("steps_at_once=4", "max_steps=6"), "multiple of"),
         ("fake_classifier", "constant", ("steps_at_once=4", "max_steps=8"), "has 6 batches"),
         ("fake_classifier", "constant", ("steps_at_once=4", "eval_every_steps=4"), "has 6 batches"),
@@ -100,7 +101,7 @@ def test_steps_at_once_change_nothing_but_the_time(repository):
         ),
     ],
 )
-def test_steps_at_once_where_they_cannot_be(repository, capsys, paper, arm, settings, message):
+def test_settings_of_the_trainer_that_cannot_be(repository, capsys, paper, arm, settings, message):
     more = [word for setting in settings for word in ("--set", f"trainer.{setting}")]
     code, _ = run(paper, "gan" if paper == "fake_gan" else "train", arm, *more)
     assert code == 1
