@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
-import inspect
 import os
 import random
 import shutil
@@ -30,6 +29,7 @@ from shared.records.catalog import paper_file
 from shared.records.experiment import SCALES, RunKey, RunSettings, read_experiments, resolve
 from shared.records.metrics import Row, table, write_metrics
 from shared.records.run import Outcome
+from shared.training.arguments import check_arguments
 from shared.training.console import Console, console, duration
 from shared.training.entry import load_entry, swap_norms
 from shared.training.inputs import input_digests
@@ -109,14 +109,7 @@ def _train_or_measure(run: Run, checkpoint: Path, out: Console) -> Computed:
 
 def _call(entry: Callable[..., Any], settings: RunSettings, *arguments: Any) -> Any:
     """Calls the paper's code with the settings as keyword arguments."""
-    signature = inspect.signature(entry)
-    try:
-        signature.bind(*arguments, **settings.settings)
-    except TypeError as error:
-        raise RecordError(
-            f"papers/{settings.key.paper}/paper.yaml: {settings.key.experiment}.settings: {error}; "
-            f"got {', '.join(settings.settings) or 'none'}, expected {settings.entry}{signature}"
-        ) from None
+    check_arguments(entry, settings)
     return entry(*arguments, **settings.settings)
 
 

@@ -6,13 +6,12 @@ own: the paper's recipe, equal budgets of its arms, which of its claims have no 
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
 from shared.records.catalog import paper_names
 from shared.records.experiment import SCALES, RunKey, resolve
 from shared.records.paper import read_paper
+from shared.training.arguments import check_arguments
 from shared.training.entry import load_entry
 
 PAPERS = {name: read_paper(name) for name in paper_names()}
@@ -39,8 +38,7 @@ JUDGED = [
 @pytest.mark.parametrize("key", RUNS, ids=lambda key: f"{key.scale}-{key}")
 def test_the_code_takes_the_settings_of_every_run(key):
     settings = resolve(PAPERS[key.paper].experiments, key)
-    run = (None,) if settings.kind == "measurement" else ()
-    inspect.signature(load_entry(settings)).bind(*run, **settings.settings)
+    check_arguments(load_entry(settings), settings)
 
 
 @pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)

@@ -208,7 +208,7 @@ def test_a_number_that_is_not_finite_is_a_divergence(repository):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("fake_measurement", "identity", "misspelt"), "unexpected keyword argument 'sise'"),
+        (("fake_measurement", "identity", "misspelt"), "settings.sise: got a setting that"),
         (("fake_measurement", "identity", "nobody"), "expected one of ok, broken, misspelt"),
         (("fake_measurement", "nothing", "ok"), "expected one of identity"),
         (("no_paper", "identity", "ok"), "expected one of fake_adaptation"),
