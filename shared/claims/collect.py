@@ -8,10 +8,11 @@ from pathlib import Path
 import polars as pl
 
 from shared.claims.table import OVERRIDDEN
-from shared.records.base import RecordError, read_record
+from shared.records.base import RecordError, read_record, sha256_of
 from shared.records.experiment import Experiment, RunKey, RunSettings, Scale, resolve
 from shared.records.metrics import SCHEMA, Row, read_metrics, table
 from shared.records.results import RESULTS, planned_runs
+from shared.records.run import Provenance
 
 
 def collect(
@@ -30,7 +31,8 @@ def collect(
         results: the folder that holds SCALE/runs.
 
     Raises:
-        RecordError: a run has no metrics.parquet, or one that belongs to another run.
+        RecordError: a run has no metrics.parquet, one that belongs to another run, or one that was
+            changed after the run had ended.
     """
     keys = list(planned_runs(name, experiments, scale, wanted_seeds))
     files = [key.directory(results) / "metrics.parquet" for key in keys]
@@ -42,6 +44,8 @@ def collect(
             f"{len(keys)} planned runs have none). Train it: python -m shared.training.run "
             f"{name} {first.experiment} {first.arm} --seed {first.seed} --scale {scale}"
         )
+    for key in keys:
+        _check_files(key, results)
     tables = [_read_run(key, file) for key, file in zip(keys, files, strict=True)]
     overridden = [
         table(key.experiment, key.arm, key.seed, [Row(OVERRIDDEN, 1.0, "flag", "run")])
@@ -49,6 +53,18 @@ def collect(
         if _settings(key, results) != resolve(experiments, key)
     ]
     return pl.concat([SCHEMA.to_frame(), *tables, *overridden])
+
+
+def _check_files(key: RunKey, results: Path) -> None:
+    """Numbers count only as the run has left them."""
+    directory = key.directory(results)
+    made = read_record(directory / "provenance.json", Provenance)
+    for name in ("metrics.parquet", "settings.json"):
+        if sha256_of(directory / name) != made.files[name]:
+            raise RecordError(
+                f"{directory / name}: was changed after the run had ended: its sha256 is not the "
+                "one in provenance.json. Delete the run's folder and run it again."
+            )
 
 
 def _settings(key: RunKey, results: Path) -> RunSettings:

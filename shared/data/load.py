@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.data.registry import PREPARED, DataError
-from shared.records.base import read_record
+from shared.records.base import read_record, sha256_of
 from shared.records.dataset import Array, Manifest
 
 
@@ -62,11 +62,14 @@ def load(name: str) -> PreparedData:
     return PreparedData(
         manifest=manifest,
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        arrays={key: _map(folder / array.file, array) for key, array in manifest.arrays.items()},
+        arrays={
+            key: _map(folder / array.file, array, written=path.stat().st_mtime_ns)
+            for key, array in manifest.arrays.items()
+        },
     )
 
 
-def _map(path: Path, expected: Array) -> NDArray[Any]:
+def _map(path: Path, expected: Array, written: int) -> NDArray[Any]:
     remedy = f"Run `python -m shared.data prepare {path.parent.name}` again."
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
@@ -77,4 +80,8 @@ def _map(path: Path, expected: Array) -> NDArray[Any]:
             f"{path}: got {array.dtype} {array.shape}, expected {expected.dtype} "
             f"{expected.shape}. {remedy}"
         )
+    # The manifest is written last. Hashing every array in each of hundreds of runs would cost more
+    # than some of them take, so that is kept for a file that was written after it.
+    if path.stat().st_mtime_ns >= written and sha256_of(path) != expected.sha256:
+        raise DataError(f"{path}: its bytes were changed after they had been prepared. {remedy}")
     return array

@@ -18,8 +18,8 @@ from shared.data.formats import FORMATS, Arrays
 from shared.data.load import load
 from shared.data.lock import alone
 from shared.data.registry import PREPARED, RAW, DataError, find
-from shared.data.verified import WrongFileError, check, describe, sha256_of
-from shared.records.base import write_json
+from shared.data.verified import WrongFileError, check, describe
+from shared.records.base import sha256_of, write_json
 from shared.records.dataset import Array, Dataset, Manifest
 from shared.records.derived import DERIVED, derivation_module
 

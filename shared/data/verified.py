@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import gzip
-import hashlib
 import io
 import os
 import shutil
 import zlib
 from pathlib import Path
 
+from shared.records.base import sha256_of
 from shared.records.dataset import RawFile
 
 CHUNK = 1 << 20
@@ -18,12 +18,6 @@ CHUNK = 1 << 20
 
 class WrongFileError(Exception):
     """Bytes that are not those of the registry. The message says what was got and expected."""
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file's content, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check(path: Path, file: RawFile) -> None:

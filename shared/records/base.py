@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -82,6 +83,12 @@ def validate(content: Any, model: type[RecordT], path: Path) -> RecordT:
 def write_json(path: Path, record: Record) -> None:
     """Writes a record as JSON, atomically."""
     write_text(path, record.model_dump_json(indent=2) + "\n")
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

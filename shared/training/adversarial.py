@@ -24,10 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from shared.data.loader import ArrayLoader
-from shared.data.verified import sha256_of
 from shared.evaluation import ImageClassifier, ImageQuality, Inception
 from shared.evaluation.network import Network, weights_sha256
-from shared.records.base import RecordError
+from shared.records.base import RecordError, sha256_of
 from shared.training.images import image_loader, padded, tiled
 from shared.training.losses import LOSSES, gradient_penalty
 from shared.training.module import PaperModule

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from shared.data.registry import PREPARED
-from shared.data.verified import sha256_of
-from shared.records.base import RecordError, read_record
+from shared.records.base import RecordError, read_record, sha256_of
 from shared.records.experiment import RunSettings
 from shared.records.run import Provenance
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from shared.data.verified import sha256_of
+from shared.records.base import sha256_of
 from shared.records.run import Energy, Machine, Outcome, Provenance
 from shared.training.inputs import data_sha256, needs_sha256
 from shared.training.run_context import Computed, Run

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from shared.claims.judge import judge
+from shared.records.base import sha256_of
 from shared.records.claim import Claim, Source
-from shared.records.experiment import Experiment, ScaleSettings
+from shared.records.experiment import Experiment, RunKey, ScaleSettings
 from shared.records.metrics import SCHEMA, Row, table
 from shared.records.paper import Paper
+from shared.records.run import Energy, Machine, Outcome, Provenance
 from shared.records.verdict import ClaimVerdict
 
 T_KINDS = ("value", "gap", "ratio", "ordering", "trend")
@@ -120,3 +124,31 @@ def verdict_of(claim: Claim, metrics: pl.DataFrame, **changes: Any) -> ClaimVerd
     wanted = options.get("wanted")
     verdicts, _ = judge("p", paper, metrics, options["scale"], wanted, options["ledger"])
     return verdicts.claims[0]
+
+
+def make_provenance(key: RunKey, directory: Path) -> Provenance:
+    """Of a run that has left the files of a directory."""
+    return Provenance(
+        key=key,
+        outcome=Outcome(status="finished", step=1, detail=""),
+        git_commit=None,
+        git_dirty_sha256=None,
+        code_sha256="c" * 64,
+        settings_sha256="e" * 64,
+        data_sha256=None,
+        needs_sha256={},
+        versions={},
+        machine=Machine(
+            cpu="a CPU", cores=1, memory_gib=1.0, platform="Linux", gpu=None, gpu_driver=None
+        ),
+        device="cpu",
+        threads=1,
+        flags={},
+        started=datetime(2025, 1, 2, tzinfo=UTC),
+        wall_seconds=1.0,
+        startup_seconds=1.0,
+        peak_memory_mib=1.0,
+        peak_gpu_memory_mib=None,
+        energy=Energy(joules=None, source="not measured: no counter"),
+        files={file.name: sha256_of(file) for file in directory.glob("*") if file.is_file()},
+    )

@@ -18,7 +18,7 @@ from shared.records.experiment import RunKey, RunSettings, resolve
 from shared.records.metrics import read_metrics, write_metrics
 from shared.records.results import planned_runs
 from shared.records.verdict import PaperVerdicts
-from tests.claims.cases import bad, good, make_claim, make_paper, run_rows
+from tests.claims.cases import bad, good, make_claim, make_paper, make_provenance, run_rows
 
 VERDICTS = "results/laptop/verdicts/p.json"
 
@@ -47,6 +47,12 @@ def write_runs(root, numbers, seeds):
             write_metrics(path, run_rows(arm, seed, [values[seed]]))
             settings = resolve(make_paper(seeds=5).experiments, key)
             write_json(path.with_name("settings.json"), settings)
+            seal(key, path.parent)
+
+
+def seal(key, directory):
+    """Says in provenance.json what the files are, as a run does at its end."""
+    write_json(directory / "provenance.json", make_provenance(key, directory))
 
 
 def command(*arguments):
@@ -82,13 +88,26 @@ def test_runs_with_other_settings_than_planned_get_no_verdict(repository):
     path = repository / "results/laptop/runs/p/e/b/seed-3/settings.json"
     planned = read_record(path, RunSettings)
     write_json(path, planned.model_copy(update={"settings": {"lr": 0.5}}))
+    seal(planned.key, path.parent)
     assert command("collect") == command("judge") == 0
     assert verdict().verdict == "not_run"
     assert "1 of its runs used settings other than those of paper.yaml" in verdict().reason
     assert verdict().looks == ()
     write_json(path, planned)
+    seal(planned.key, path.parent)
     assert command("collect") == command("judge") == 0
     assert verdict().verdict == "reproduced"
+
+
+@pytest.mark.parametrize("name", ["metrics.parquet", "settings.json"])
+def test_a_file_that_was_changed_after_the_run_is_an_error(repository, name):
+    path = repository / "results/laptop/runs/p/e/b/seed-3" / name
+    if name == "settings.json":
+        path.write_text(path.read_text() + "\n")
+    else:
+        write_metrics(path, run_rows("b", 3, [1.0]))
+    with pytest.raises(RecordError, match=rf"seed-3/{name}: was changed after the run had ended"):
+        collect("p", make_paper(seeds=5).experiments, "laptop")
 
 
 def test_a_missing_run_is_named(repository):
@@ -101,6 +120,7 @@ def test_a_missing_run_is_named(repository):
 def test_a_run_with_rows_of_another_is_an_error(repository):
     path = repository / "results/laptop/runs/p/e/b/seed-3/metrics.parquet"
     write_metrics(path, run_rows("b", 2, [1.0]))
+    seal(RunKey(scale="laptop", paper="p", experiment="e", arm="b", seed=3), path.parent)
     with pytest.raises(RecordError, match=r"got rows of \[\('e', 'b', 2\)\], expected those of"):
         collect("p", make_paper(seeds=5).experiments, "laptop")
 

@@ -177,8 +177,10 @@ def test_loading_what_was_not_prepared(workspace: Path) -> None:
         (lambda path: np.save(path, np.zeros((20, 1, 6, 4), np.uint8)), r"\(20, 1, 6, 5\)"),
         (lambda path: np.save(path, np.zeros((20, 1, 6, 5), np.int8)), "got int8"),
         (lambda path: np.save(path, np.array([{}]), allow_pickle=True), "not a whole array"),
+        (lambda path: np.save(path, np.load(path) ^ 1), "changed after they had been prepared"),
+        (lambda path: np.load(path, mmap_mode="r+").fill(0), "changed after they had been"),
     ],
-    ids=["gone", "short", "empty", "shape", "type", "pickle"],
+    ids=["gone", "short", "empty", "shape", "type", "pickle", "content", "in place"],
 )
 def test_a_damaged_array(
     raw: dict[str, bytes], damage: Callable[[Path], object], said: str
@@ -187,6 +189,13 @@ def test_a_damaged_array(
     damage(FOLDER / "train_images.npy")
     with pytest.raises(DataError, match=f"train_images.npy: .*{said}.*prepare tiny` again"):
         load("tiny")
+
+
+def test_a_copy_of_the_folder_is_as_good(raw: dict[str, bytes]) -> None:
+    assert main(["prepare", "tiny"]) == 0
+    for file in FOLDER.iterdir():
+        os.utime(file, (2e9 if file.suffix == ".npy" else 1e9,) * 2)
+    assert load("tiny").array("train_images").shape == (20, 1, 6, 5)
 
 
 def test_a_damaged_manifest(raw: dict[str, bytes]) -> None:

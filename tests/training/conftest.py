@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import papers
-from shared.data.verified import sha256_of
-from shared.records.base import write_json
+from shared.records.base import sha256_of, write_json
 from shared.records.dataset import Array, Manifest
 
 REPOSITORY = Path(__file__).parents[2]

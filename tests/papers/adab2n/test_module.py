@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from papers.adab2n.module import SplitStream
-from shared.data.verified import sha256_of
-from shared.records.base import write_json
+from shared.records.base import sha256_of, write_json
 from shared.records.dataset import Array, Manifest
 from shared.records.experiment import DataSettings, RunKey, RunSettings, TrainerSettings
 from shared.training.callbacks import Resume
