@@ -21,6 +21,7 @@ from shared.reporting.dag import COLUMNS, drawing, nodes
 from shared.reporting.figures import Figure
 from shared.reporting.inputs import Inputs, load_figures, read_inputs
 from shared.reporting.numbers import count
+from shared.reporting.overridden import config_argument, overrides
 from shared.reporting.pictures import Pictures
 from shared.reporting.runs import run_groups
 from shared.reporting.scaled import SCALE_NAMES, scaled_down, stamp
@@ -79,6 +80,7 @@ def render_page(inputs: Inputs, figures: Sequence[Figure | Pictures]) -> str:
     groups, shared_provenance = run_groups(inputs)
     boxes = nodes(inputs)
     commits = _commits(inputs)
+    changed = overrides(inputs)
     return render(
         "page.html",
         scripts=[Script.of(vega.bundle()), Script.read("page.js")],
@@ -103,6 +105,8 @@ def render_page(inputs: Inputs, figures: Sequence[Figure | Pictures]) -> str:
         drawing=drawing(boxes),
         costs=cost_rows(inputs),
         energy_notes=energy_notes(inputs),
+        overrides=changed,
+        config=_config(inputs.scale, config_argument(changed)),
         commits=commits,
         checkout=next((commit.sha for commit in commits if commit.sha), None),
         more_seeds=_more_seeds(inputs),
@@ -132,6 +136,11 @@ def _figure_view(figure: Figure | Pictures, index: int) -> FigureView:
     except ValueError as error:
         raise RecordError(f"figure {figure.title!r}: {error}") from error
     return FigureView(figure, content, Markup(still))
+
+
+def _config(scale: Scale, overrides: str) -> list[str]:
+    """The words after `--config` that make this page again."""
+    return [*([] if scale == "laptop" else [f"scale={scale}"]), *([overrides] if overrides else [])]
 
 
 def _commits(inputs: Inputs) -> list[Commit]:

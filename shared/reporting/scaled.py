@@ -71,9 +71,9 @@ def changes(inputs: Inputs, name: str, arms: Sequence[str]) -> tuple[Change, ...
     arms_here, arms_full = experiment.arms_at(inputs.scale), experiment.arms_at("full")
     found = []
     if common := [arm for arm in arms if arm in arms_here and arm in arms_full]:
-        here = _flat(inputs.settings(name, common[0]))
+        here = flat(inputs.settings(name, common[0]))
         key = RunKey(scale="full", paper=inputs.name, experiment=name, arm=common[0], seed=0)
-        full = _flat(resolve(inputs.paper.experiments, key))
+        full = flat(resolve(inputs.paper.experiments, key))
         found = [
             Change(key, _text(here.get(key)), _text(full.get(key)))
             for key in {**here, **full}
@@ -107,13 +107,15 @@ def scale_note(inputs: Inputs, claim: Claim) -> str:
     return ", ".join(words) + (f", and {rest} more" if rest else "")
 
 
-def _flat(settings: RunSettings) -> dict[str, Any]:
+def flat(settings: RunSettings) -> dict[str, Any]:
+    """The settings by the names that an override has: `{"trainer.max_steps": 10, "norm": None}`."""
     content = settings.model_dump(mode="json", include={"data", "trainer", "settings"})
-    return {
+    values = {
         f"{section}.{name}": value
-        for section, values in content.items()
-        for name, value in (values or {}).items()
+        for section, part in content.items()
+        for name, value in (part or {}).items()
     }
+    return {**values, "norm": settings.norm}
 
 
 def _text(value: Any) -> str:
