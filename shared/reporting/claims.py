@@ -83,9 +83,9 @@ def describe_test(claim: Claim) -> str:
         >>> describe_test(Claim(id="c", statement="s", source=Source(where="w", verified=True),
         ...     kind="gap", experiment="e", arms=("a", "b"), metric="test_error_percent",
         ...     unit="percent", bound=Bound(at_most=1.0), bound_reason="r"))
-        'test_error_percent (split test, last) of a minus b, paired by seed, is ≤ 1 percent.'
+        'test_error_percent (test, last value) of a minus b, paired by seed, is ≤ 1 percent.'
     """
-    metric = f"{claim.metric} (split {claim.split}, {claim.at})"
+    metric = f"{claim.metric}{_where(claim)}"
     arms = " → ".join(claim.arms)
     what = {
         "value": f"{metric} of {arms} is",
@@ -103,6 +103,14 @@ def describe_test(claim: Claim) -> str:
         claim.kind, claim.printed_unit
     )
     return f"{what} {f'{accepted(claim.bound)} {unit.lstrip()}'.rstrip()}."
+
+
+def _where(claim: Claim) -> str:
+    """Which rows of a metric count; a measurement has neither splits nor steps."""
+    if claim.split == "none" and claim.at == "last":
+        return ""
+    which = "mean" if claim.at == "mean" else f"{claim.at} value"
+    return f" ({which})" if claim.split == "none" else f" ({claim.split}, {which})"
 
 
 def _success(claim: Claim) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from shared.records.derived import DERIVED
 from shared.reporting.inputs import Inputs
 from shared.reporting.numbers import count
 
@@ -36,6 +37,7 @@ def nodes(inputs: Inputs) -> list[Node]:
     """All boxes, column by column."""
     read_by = _datasets(inputs)
     datasets = list(dict.fromkeys(name for name in read_by.values() if name))
+    sources = list(dict.fromkeys(DERIVED.get(name, name) for name in datasets))
     experiments = [
         Node(
             f"runs:{name}",
@@ -53,9 +55,9 @@ def nodes(inputs: Inputs) -> list[Node]:
     ]
     judged = sum(item.verdict.verdict != "not_run" for item in inputs.judged)
     return [
-        *(Node(f"raw:{name}", 0, name, "raw bytes, verified") for name in datasets),
+        *(Node(f"raw:{name}", 0, name, "raw bytes, verified") for name in sources),
         *(
-            Node(f"prepared:{name}", 1, name, "arrays and manifest", (f"raw:{name}",))
+            Node(f"prepared:{name}", 1, name, _made(name), (f"raw:{DERIVED.get(name, name)}",))
             for name in datasets
         ),
         *experiments,
@@ -103,6 +105,10 @@ def _datasets(inputs: Inputs) -> dict[str, str | None]:
     """The data set that each experiment of this scale reads."""
     arms = {run.key.experiment: run.key.arm for run in reversed(inputs.runs)}
     return {name: inputs.settings(name, arm).dataset for name, arm in arms.items()}
+
+
+def _made(dataset: str) -> str:
+    return f"made of {DERIVED[dataset]}" if dataset in DERIVED else "arrays and manifest"
 
 
 def _bad(outcomes: list[str]) -> str:

@@ -75,20 +75,25 @@ def table(scale: Scale) -> str:
         f"Verdicts at {SCALE_NAMES[scale]}, computed by `snakemake` and copied here by "
         f"`python -m shared.reporting readme --scale {scale} --snapshot`.",
         "",
-        "| paper | does the main claim hold? | " + " | ".join(WORDS.values()) + " |",
-        "|---|---|" + "---:|" * len(WORDS),
+        "Exact claims are identities, checked to rounding; they are counted apart.",
+        "",
+        f"| paper | does the main claim hold? | {' | '.join(WORDS.values())} | exact claims |",
+        "|---|---|" + "---:|" * (len(WORDS) + 1),
     ]
     for name in paper_names():
         paper = read_paper(name)
         if not _snapshot(name, scale).is_file():
             title = f"{_cell(paper.title)} ({_arxiv(paper)})"
-            rows.append(f"| {title} | not run yet |" + " |" * len(WORDS))
+            rows.append(f"| {title} | not run yet |" + " |" * (len(WORDS) + 1))
             continue
         judged = _judged(name, paper, scale)
         said = answer(paper, judged, scale)
-        tally = " | ".join(str(number) for number in counts(judged).values())
+        exact = [i for i in judged if i.claim.kind == "exact" and i.verdict.verdict != "not_run"]
+        hold = f"{counts(exact)['reproduced']} of {len(exact)} hold" if exact else ""
+        rest = counts([item for item in judged if item not in exact])
+        tally = " | ".join(map(str, rest.values()))
         title = f"[{_cell(paper.title)}]({_claim_list(name, scale)}) ({_arxiv(paper)})"
-        rows.append(f"| {title} | **{said.headline}** {_cell(said.sentence)} | {tally} |")
+        rows.append(f"| {title} | **{said.headline}** {_cell(said.sentence)} | {tally} | {hold} |")
     return "\n".join(rows) + "\n\n"
 
 
@@ -108,7 +113,7 @@ def _claims(name: str, paper: Paper, scale: Scale) -> str:
     for item in judged:
         verdict = item.verdict
         word = f"{ICONS[verdict.verdict]} {WORDS[verdict.verdict]}"
-        here = evidence(verdict) or verdict.reason
+        here = ". ".join([evidence(verdict) or verdict.reason, *verdict.warnings])
         rows.append(f"| {item.claim.id} | {_cell(item.claim.statement)} | {word} | {_cell(here)} |")
     head = [
         f"# {_cell(paper.title)}",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from shared.claims.intervals import clopper_pearson
+from shared.claims.looks import alpha_of_look
 from shared.records.catalog import paper_names
 from shared.records.experiment import SCALES, RunKey, resolve
 from shared.records.paper import read_paper
@@ -73,6 +75,20 @@ def test_a_claim_has_the_two_seeds_without_which_there_is_no_verdict(paper, clai
     experiment = PAPERS[paper].experiments[claim.experiment]
     for scale in claim.scales:
         assert len(experiment.seeds_at(scale)) >= 2, scale
+
+
+@pytest.mark.parametrize(
+    ("paper", "claim"), [case for case in JUDGED if case.values[1].kind == "rate"]
+)
+def test_a_rate_has_the_seeds_with_which_it_can_be_decided_either_way(paper, claim):
+    experiment = PAPERS[paper].experiments[claim.experiment]
+    level = alpha_of_look(claim.alpha, look=1)
+    at_least, at_most = claim.bound.at_least, claim.bound.at_most
+    for scale in claim.scales:
+        seeds = len(experiment.seeds_at(scale))
+        none, every = clopper_pearson(0, seeds, level), clopper_pearson(seeds, seeds, level)
+        assert at_least is None or none.high < at_least <= every.low, scale
+        assert at_most is None or none.high <= at_most < every.low, scale
 
 
 @pytest.mark.parametrize(("paper", "claim"), JUDGED)

@@ -31,6 +31,16 @@ def test_every_step_is_a_box_with_its_counts(boxes):
     assert by_name["judge"].detail == "6 of 8 judged"
 
 
+def test_a_derived_data_set_is_made_and_not_verified_bytes(tree, monkeypatch):
+    monkeypatch.chdir(tree)
+    monkeypatch.setattr("shared.reporting.dag.DERIVED", {"fashion-mnist": "clothes"})
+    by_name = {box.name: box for box in nodes(read_inputs("toy", "laptop"))}
+    assert by_name["raw:clothes"].detail == "raw bytes, verified"
+    assert "raw:fashion-mnist" not in by_name
+    assert by_name["prepared:fashion-mnist"].detail == "made of clothes"
+    assert by_name["prepared:fashion-mnist"].reads == ("raw:clothes",)
+
+
 def test_arrows_follow_the_records(boxes):
     by_name = {box.name: box for box in boxes}
     assert by_name["runs:init"].reads == ()

@@ -23,7 +23,7 @@ def test_the_table_comes_from_the_snapshot(readme, own_tree):
     assert text.endswith(f"{END}\n\nThe rest.\n")
     assert "old table" not in text
     assert "**Yes, as far as decided.** At laptop scale" in text
-    assert "| 3 | 2 | 1 | 2 |" in text
+    assert "| 2 | 2 | 1 | 2 | 1 of 1 hold |" in text
     assert "not run yet" in text
     claims = (own_tree / "docs/verdicts/laptop/toy.md").read_text("utf-8")
     assert "| toy2_gap | The scaled network comes within" in claims
