@@ -22,6 +22,7 @@ from papers.gran.method import (
     slope_in_piece,
     slopes,
 )
+from papers.gran.model import ACTIVATIONS
 from papers.gran.module import GranGAN
 from shared.records.metrics import Row
 from shared.training.images import padded
@@ -31,46 +32,42 @@ Weights = Literal["random", "trained"]
 Adams = tuple[torch.optim.Adam, torch.optim.Adam]
 
 
-def identities(
-    run: Run, weights: Weights, activation: str, width: int, steps: int, num_images: int
-) -> Iterator[Row]:
+def identities(run: Run, weights: Weights, width: int, steps: int, num_images: int) -> Iterator[Row]:
     """The slope of the score by autograd, against its closed form in a linear piece.
 
     The critic has random weights, or those after `steps` steps of a GAN with GraN. Half of the
-    images are real, half are fakes. eps is 0.01, 1 and 100 times the median of w^2, which covers
-    both ends of GraN; K is 3. The largest relative errors over all images, and all eps:
+    images are real, half are its fakes. eps is 0.01, 1 and 100 times the median of w^2, which
+    covers both ends of GraN; K is 3. For each activation the largest relative error over all images
+    and all eps:
 
-    gran_error, gn_error: of the slope by autograd, through the gradient of the gradient.
-    generator_error: of the gradient by the images that a generator's step uses, against autograd's.
+    gran_error_ACTIVATION, gn_error_ACTIVATION: of the slope, through the gradient of the gradient.
+    generator_error_ACTIVATION: of the gradient by the images that a generator's step uses.
     """
-    module, images_NCHW = _critic(run, weights, activation, width, steps, num_images)
-    critic = module.critic
-    f_N, w_N = critic(images_NCHW).detach().flatten(), slopes(critic, images_NCHW)
-    scale = float(w_N.square().median())
-    cases: list[tuple[Method, float]] = [("gran", c * scale) for c in (0.01, 1, 100)]
-    errors: dict[str, list[float]] = {"gran": [], "gn": [], "generator": []}
-    for method, eps in [*cases, ("gn", 0.0)]:
-        constants = {"eps": eps, "lipschitz": 3.0}
-        exact_N = slope_in_piece(method, f_N, w_N, **constants)
-        full = partial(score, method, critic, **constants)
-        errors[method].append(_largest(slopes(full, images_NCHW), exact_N))
-        gradients = [_gradient(score_of, method, module, images_NCHW, constants) for score_of in
-                     (score, score_for_generator)]  # fmt: skip
-        errors["generator"].append(_largest(gradients[1], gradients[0]))
-    for name, values in errors.items():
-        yield Row(f"{name}_error", max(values), "1")
+    for activation in ACTIVATIONS:
+        module, images_NCHW = _critic(run, weights, activation, width, steps, num_images)
+        critic = module.critic
+        f_N, w_N = critic(images_NCHW).flatten(), slopes(critic, images_NCHW)
+        scale = float(w_N.square().median())
+        cases: list[tuple[Method, float]] = [("gran", c * scale) for c in (0.01, 1, 100)]
+        errors: dict[str, list[float]] = {"gran": [], "gn": [], "generator": []}
+        for method, eps in [*cases, ("gn", 0.0)]:
+            constants = {"eps": eps, "lipschitz": 3.0}
+            closed_N = slope_in_piece(method, f_N, w_N, **constants)
+            scored = partial(score, method, critic, **constants)
+            errors[method].append(_largest(slopes(scored, images_NCHW), closed_N))
+            full, short = (
+                _gradient(module, images_NCHW, partial(function, method, critic, **constants))
+                for function in (score, score_for_generator)
+            )
+            errors["generator"].append(_largest(short, full))
+        for name, values in errors.items():
+            yield Row(f"{name}_error_{activation}", max(values), "1")
 
 
-def _gradient(
-    score_of: Callable[..., Tensor],
-    method: Method,
-    module: GranGAN,
-    images_NCHW: Tensor,
-    constants: dict[str, float],
-) -> Tensor:
+def _gradient(module: GranGAN, images_NCHW: Tensor, scored: Callable[[Tensor], Tensor]) -> Tensor:
     """Of a loss that weighs the samples differently: a shortcut for plain means would not pass."""
     x = images_NCHW.clone().requires_grad_()
-    score_N = score_of(method, module.critic, x, **constants)
+    score_N = scored(x)
     weights_N = torch.linspace(-1, 2, len(x), dtype=x.dtype)
     loss = (weights_N * score_N).sum() + module.loss.generator(score_N)
     (grad,) = torch.autograd.grad(loss, x)
@@ -79,7 +76,7 @@ def _gradient(
 
 def _largest(x: Tensor, reference: Tensor) -> float:
     """The largest relative error of any sample; where both are 0 there is none."""
-    x, reference = x.flatten(1) if x.dim() > 1 else x[:, None], reference.reshape(len(x), -1)
+    x, reference = x.reshape(len(x), -1), reference.reshape(len(x), -1)
     size_N = reference.norm(dim=1)
     error_N = (x - reference).norm(dim=1)
     return float(torch.where(error_N > 0, error_N / size_N, 0.0).max())
