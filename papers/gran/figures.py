@@ -15,6 +15,7 @@ NAMES = {
     "gn": "GN (GN-GAN)",
     "gran_hinge": "GraN, hinge",
     "sn_hinge": "spectral norm, hinge",
+    "gran_tuned": "GraN, K tuned",
 }
 JUMPS = {"0": "eps small", "1": "eps as large as w²"}
 LOSSES = {"wasserstein": "Wasserstein", "hinge": "hinge", "non_saturating": "non-saturating"}

@@ -25,6 +25,7 @@ from papers.gran.method import (
 from papers.gran.model import ACTIVATIONS
 from papers.gran.module import GranGAN
 from shared.records.metrics import Row
+from shared.training.adversarial import frozen
 from shared.training.images import padded
 from shared.training.run_context import Run
 
@@ -32,7 +33,9 @@ Weights = Literal["random", "trained"]
 Adams = tuple[torch.optim.Adam, torch.optim.Adam]
 
 
-def identities(run: Run, weights: Weights, width: int, steps: int, num_images: int) -> Iterator[Row]:
+def identities(
+    run: Run, weights: Weights, width: int, steps: int, num_images: int
+) -> Iterator[Row]:
     """The slope of the score by autograd, against its closed form in a linear piece.
 
     The critic has random weights, or those after `steps` steps of a GAN with GraN. Half of the
@@ -51,15 +54,12 @@ def identities(run: Run, weights: Weights, width: int, steps: int, num_images: i
         cases: list[tuple[Method, float]] = [("gran", c * scale) for c in (0.01, 1, 100)]
         errors: dict[str, list[float]] = {"gran": [], "gn": [], "generator": []}
         for method, eps in [*cases, ("gn", 0.0)]:
-            constants = {"eps": eps, "lipschitz": 3.0}
-            closed_N = slope_in_piece(method, f_N, w_N, **constants)
-            scored = partial(score, method, critic, **constants)
+            closed_N = slope_in_piece(method, f_N, w_N, eps=eps, lipschitz=3.0)
+            scored = partial(score, method, critic, eps=eps, lipschitz=3.0)
+            short = partial(score_for_generator, method, critic, eps=eps, lipschitz=3.0)
             errors[method].append(_largest(slopes(scored, images_NCHW), closed_N))
-            full, short = (
-                _gradient(module, images_NCHW, partial(function, method, critic, **constants))
-                for function in (score, score_for_generator)
-            )
-            errors["generator"].append(_largest(short, full))
+            gradients = [_gradient(module, images_NCHW, each) for each in (short, scored)]
+            errors["generator"].append(_largest(*gradients))
         for name, values in errors.items():
             yield Row(f"{name}_error_{activation}", max(values), "1")
 
@@ -87,8 +87,8 @@ def jumps(
 ) -> Iterator[Row]:
     """How steep GraN's score is between two points: the bound holds in a piece, not over its edge.
 
-    From each real image a line goes to a fake; on it lie pairs of points at a distance h (Euclidean,
-    over all pixels) and random places. |g(y) - g(x)| / h, K = 1, LeakyReLU, per h = 10^-step and
+    From each real image a line goes to a fake; on it lie pairs of points at a distance h, over all
+    pixels, and random places. |g(y) - g(x)| / h, K = 1, LeakyReLU, per h = 10^-step and
     for each eps over the median of w^2:
 
     pair_slope_max_EPS: the largest; a K-Lipschitz score has at most 1.
@@ -102,7 +102,7 @@ def jumps(
     places = torch.rand(20, len(real_NCHW), 1, 1, 1, dtype=torch.float64)
     for index, relative in enumerate(eps):
         scored = partial(score, "gran", module.critic, eps=relative * scale)
-        for power in range(4):
+        for power in range(5):
             h = 10.0**-power
             found = []
             for place in places:
@@ -189,10 +189,9 @@ def update(module: GranGAN, adams: Adams, real_NCHW: Tensor) -> None:
     with torch.no_grad():
         fake_NCHW = module.generator(_noise(module, len(real_NCHW)))
     _descend(of_critic, module.critic_loss(real_NCHW, fake_NCHW, None))
-    module.critic.requires_grad_(False)
-    fake_NCHW = module.generator(_noise(module, len(real_NCHW)))
-    _descend(of_generator, module.generator_loss(fake_NCHW, None))
-    module.critic.requires_grad_(True)
+    with frozen(module.critic):
+        fake_NCHW = module.generator(_noise(module, len(real_NCHW)))
+        _descend(of_generator, module.generator_loss(fake_NCHW, None))
 
 
 def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -220,8 +219,8 @@ def cost(
 
     All take turns, so that a machine that slows down slows all; a round gives one ratio, and the
     median over the rounds is recorded. update_ms_METHOD and METHOD_over_sn; METHOD_budget, the time
-    of `budgets[METHOD]` updates over that of GraN's; and linear_over_full, the time of a generator's
-    step without a second derivative over that of one that carries it along.
+    of `budgets[METHOD]` updates over that of GraN's; and linear_over_full, the time of a step of
+    the generator without a second derivative over that of one that carries it along.
     """
     images_NCHW = torch.rand(batch_size, 1, 32, 32, device=run.device) * 2 - 1
     calls: dict[str, Callable[[], None]] = {}
@@ -249,14 +248,13 @@ def cost(
 def _generator_step(
     module: GranGAN, optimiser: torch.optim.Adam, kind: str, batch_size: int
 ) -> None:
-    fake_NCHW = module.generator(_noise(module, batch_size))
-    module.critic.requires_grad_(False)
-    if kind == "linear":
-        loss = module.generator_loss(fake_NCHW, None)
-    else:
-        loss = module.loss.generator(module.score(fake_NCHW, None))
-    _descend(optimiser, loss)
-    module.critic.requires_grad_(True)
+    with frozen(module.critic):
+        fake_NCHW = module.generator(_noise(module, batch_size))
+        if kind == "linear":
+            loss = module.generator_loss(fake_NCHW, None)
+        else:
+            loss = module.loss.generator(module.score(fake_NCHW, None))
+        _descend(optimiser, loss)
 
 
 def _in_turns(

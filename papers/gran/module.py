@@ -115,9 +115,10 @@ class GranGAN(Adversarial):
 
     def evaluate(self) -> None:
         super().evaluate()
+        was_training = self.critic.training
         self.critic.eval()  # Spectral norm's iteration moves in training only.
         self._record_slopes()
-        self.critic.train()
+        self.critic.train(was_training)
 
     def _record_slopes(self) -> None:
         fixed = torch.Generator().manual_seed(0)

