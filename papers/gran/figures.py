@@ -33,6 +33,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
         _against_time(metrics, main),
         _constant(metrics, "fid", "Distance against K"),
         _constant(metrics, "tiny_gradient_share", "Where the critic has nothing left to learn"),
+        _constant(metrics, "adam_room", "How far the critic's gradients are above Adam's eps"),
         _samples_of_constant(metrics, scale),
         _eps(metrics),
         _slope(metrics, main, "score_slope_max", "The steepest score during training"),
@@ -135,6 +136,8 @@ def _constant(metrics: pl.DataFrame, metric: str, title: str) -> Figure | None:
         "has a slope of at most K in each piece.",
         "tiny_gradient_share": "Share of the scores by which the critic's loss has a derivative "
         "below 0.01, at the end of the same trainings; 1 is a plateau of the loss.",
+        "adam_room": "Decades between the size of the gradient of the median weight, as Adam sees "
+        "it, and its eps of 1e-8. Below 0 Adam's steps shrink with the gradient.",
     }
     return Figure(
         title,

@@ -36,8 +36,8 @@ class GranGAN(Adversarial):
     tiny_gradient_share: share of the scores by which the critic's loss has a derivative below 0.01
         (of a single sample, so that it is at most 1): where it is 1 the critic has nothing left to
         learn from.
-    adam_stall_share: share of the critic's weights whose Adam has sqrt(v) below its own eps, so
-        that it no longer divides by the size of the gradient.
+    adam_room: log10 of sqrt(v) / eps in the critic's Adam, median over its weights: at 0 and below
+        eps is as large as the gradients, and Adam no longer divides by their size.
 
     Args:
         method: see `papers.gran.method`; `gp` has a penalty of weight 10.
@@ -137,17 +137,16 @@ class GranGAN(Adversarial):
         tiny = tiny_gradient_share(self, images_NCHW[: len(real_NCHW)], fake_NCHW)
         self.record("tiny_gradient_share", tiny, "share of scores")
         if self.global_step:
-            self.record("adam_stall_share", self._adam_stall_share(), "share of weights")
+            self.record("adam_room", self._adam_room(), "decades")
 
-    def _adam_stall_share(self) -> Tensor:
+    def _adam_room(self) -> Tensor:
         optimisers: Any = self.optimizers(use_pl_optimizer=False)
         adam = optimisers[1]
-        beta2, eps = self.betas[1], adam.defaults["eps"]
         sizes = [
-            (state["exp_avg_sq"] / (1 - beta2 ** float(state["step"]))).sqrt().flatten()
+            (state["exp_avg_sq"] / (1 - self.betas[1] ** float(state["step"]))).sqrt().flatten()
             for state in adam.state.values()
         ]
-        return (torch.cat(sizes) < eps).double().mean()
+        return (torch.cat(sizes).median() / adam.defaults["eps"]).clamp_min(1e-30).log10()
 
 
 def tiny_gradient_share(module: GranGAN, real_NCHW: Tensor, fake_NCHW: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from shared.reporting import vega
 from shared.reporting.figures import Figure
 
 EXPERIMENTS = read_experiments(paper_file("gran"))
-SLOPES = ("score_slope_max", "network_slope", "tiny_gradient_share")
+SLOPES = ("score_slope_max", "network_slope", "tiny_gradient_share", "adam_room")
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def check(drawn):
         assert figure.caption.rstrip("…").endswith((".", "000000000abc")), figure.title
 
 
-@pytest.mark.parametrize(("scale", "count"), [("smoke", 11), ("laptop", 11), ("full", 7)])
+@pytest.mark.parametrize(("scale", "count"), [("smoke", 12), ("laptop", 12), ("full", 7)])
 def test_all_figures_of_a_scale(scale, count):
     drawn = figures(metrics(scale), scale)
     assert len({figure.title for figure in drawn}) == count
@@ -80,7 +80,7 @@ def test_diverged_and_missing_runs_leave_the_other_figures():
     check(figures(metrics("laptop", diverged=("gran-1", "none")), "laptop"))
     whole = metrics("laptop")
     partial = whole.filter(~pl.col("experiment").is_in(["cost", "eps"]) & (pl.col("arm") != "sn"))
-    assert len(figures(partial, "laptop")) == 9  # without those against eps and against time
+    assert len(figures(partial, "laptop")) == 10  # without those against eps and against time
     assert figures(whole.clear(), "laptop") == []
 
 

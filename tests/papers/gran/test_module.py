@@ -100,6 +100,10 @@ def test_mistake_a_slope_far_below_eps_leaves_no_score_and_is_logged():
     assert rows["network_slope"] < 1
     assert rows["score_slope_max"] < 1e-2
     assert recorded(gan(eps=1e-12))["below_eps_share"] == 0
+    # It is w squared that eps is compared with.
+    module.eps = 9 * rows["network_slope"] ** 2
+    assert rows["network_slope"] < 0.1
+    assert recorded(module)["below_eps_share"] > 0.9
 
 
 def test_tiny_gradients_are_counted_for_each_sample():
@@ -114,27 +118,31 @@ def test_tiny_gradients_are_counted_for_each_sample():
     module.loss = of_paper.Adversarial(loss="non_saturating").loss
     module.critic[-1].bias.data.fill_(-5.0)  # sigmoid(-5) = 0.0067
     assert tiny_gradient_share(module, x, x).item() == 0.5
+    module.critic[-1].bias.data.fill_(-4.0)  # sigmoid(-4) = 0.018, but a fourth of it in the mean
+    assert tiny_gradient_share(module, x, x).item() == 0
 
 
-def test_evaluating_does_not_move_the_power_iteration():
+def test_evaluating_does_not_move_the_power_iteration(monkeypatch):
+    monkeypatch.setattr(of_paper.Adversarial, "evaluate", lambda self: None)
     module = gan("sn")
     before = [b.clone() for b in module.critic.buffers()]
-    module.critic.eval()
-    recorded(module)
+    module.run = SimpleNamespace(recorder=Recorder())
+    module.evaluate()
+    assert module.run.recorder.has("score_slope", split="train", step=0)
     assert all(torch.equal(a, b) for a, b in zip(before, module.critic.buffers(), strict=True))
+    assert module.critic.training
 
 
-def test_the_share_of_weights_at_adams_eps(monkeypatch):
+def test_the_decades_between_the_gradients_and_adams_eps(monkeypatch):
     module = gan()
     adam = torch.optim.Adam(module.critic.parameters(), betas=module.betas)
     monkeypatch.setattr(module, "optimizers", lambda **_: (None, adam))
     for parameter in module.critic.parameters():
-        parameter.grad = torch.full_like(parameter, 1e-6)
-    module.critic[0].weight.grad.fill_(1e-10)
-    adam.step()
-    num = sum(p.numel() for p in module.critic.parameters())
-    expected = module.critic[0].weight.numel() / num
-    assert module._adam_stall_share().item() == pytest.approx(expected)
+        parameter.grad = torch.full_like(parameter, -1e-6)
+    module.critic[0].weight.grad.fill_(1e-10)  # the smaller half
+    for _ in range(2):
+        adam.step()
+    assert module._adam_room().item() == pytest.approx(2, abs=1e-3)
 
 
 def test_the_distance_at_equal_steps_is_recorded_once_more():
