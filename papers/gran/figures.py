@@ -54,8 +54,7 @@ def _samples(metrics: pl.DataFrame, scale: str, experiment: str) -> Pictures | N
         title="Samples during training",
         caption="The same 24 noise vectors in every picture, so one place in the sheet is one "
         "noise. Step 0 is before the training; the last row is from the test set. Shown up to the "
-        "step that all arms reach."
-        + _network(metrics, experiment),
+        "step that all arms reach." + _network(metrics, experiment),
     )
 
 
