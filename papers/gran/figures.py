@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import (
+    Figure,
+    arms_present,
+    dots_by_arm,
+    feature_network,
+    seed_band,
+    sweep,
+)
 from shared.reporting.pictures import Pictures, pictures
 
 NAMES = {
@@ -54,7 +61,7 @@ def _samples(metrics: pl.DataFrame, scale: str, experiment: str) -> Pictures | N
         title="Samples during training",
         caption="The same 24 noise vectors in every picture, so one place in the sheet is one "
         "noise. Step 0 is before the training; the last row is from the test set. Shown up to the "
-        "step that all arms reach." + _network(metrics, experiment),
+        "step that all arms reach." + feature_network(metrics, experiment),
     )
 
 
@@ -65,7 +72,7 @@ def _distances(metrics: pl.DataFrame, experiment: str, metric: str, when: str) -
     return Figure(
         f"Distance of the samples from the test images, {when}",
         "FID, less is better; one dot a seed, the tick is the mean. The unit names the network and "
-        "how many images were compared." + _network(metrics, experiment),
+        "how many images were compared." + feature_network(metrics, experiment),
         dots_by_arm(metrics, experiment=experiment, metric=metric, arms=arms, methods=METHODS),
     )
 
@@ -262,12 +269,3 @@ def _trajectories(metrics: pl.DataFrame) -> Figure | None:
 def _has(metrics: pl.DataFrame, experiment: str, metric: str) -> bool:
     wanted = (pl.col("experiment") == experiment) & (pl.col("metric") == metric)
     return not metrics.filter(wanted).is_empty()
-
-
-def _network(metrics: pl.DataFrame, experiment: str) -> str:
-    """Which weights the feature network had, from the runs' own rows."""
-    rows = metrics.filter(
-        (pl.col("experiment") == experiment) & (pl.col("metric") == "feature_network_sha256_start")
-    )
-    digests = sorted({f"{int(value):012x}" for value in rows["value"]})
-    return f" Feature network: sha256 {', '.join(digests)}…." if digests else ""

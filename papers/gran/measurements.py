@@ -93,12 +93,14 @@ def jumps(
 
     pair_slope_max_EPS: the largest; a K-Lipschitz score has at most 1.
     pairs_above_percent_EPS: how many pairs are above 1.
+    inverse_slope: 1 over the largest slope of all; below 1 a pair contradicts the bound on the whole.
     """
     module, images_NCHW = _critic(run, weights, "leaky_relu", width, steps, num_images)
     real_NCHW, fake_NCHW = images_NCHW.chunk(2)
     scale = float(slopes(module.critic, images_NCHW).square().median())
     direction = fake_NCHW - real_NCHW
     lengths = direction.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+    steepest = 0.0
     places = torch.rand(20, len(real_NCHW), 1, 1, 1, dtype=torch.float64)
     for index, relative in enumerate(eps):
         scored = partial(score, "gran", module.critic, eps=relative * scale)
@@ -113,6 +115,8 @@ def jumps(
             above = 100 * (slope_N > 1).double().mean()
             yield Row(f"pair_slope_max_{index}", float(slope_N.max()), "K", step=power)
             yield Row(f"pairs_above_percent_{index}", float(above), "percent", step=power)
+            steepest = max(steepest, float(slope_N.max()))
+    yield Row("inverse_slope", 1 / steepest, "1 / K")
 
 
 def _critic(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import (
+    Figure,
+    arms_present,
+    dots_by_arm,
+    feature_network,
+    seed_band,
+    sweep,
+)
 from shared.reporting.pictures import Pictures, pictures
 
 NAMES = {
@@ -50,7 +57,7 @@ def _samples(metrics: pl.DataFrame, scale: str, experiment: str) -> Pictures | N
         title="Samples during training",
         caption="The same 24 noise vectors in every picture, so one place in the sheet is one "
         "noise. Step 0 is before the training; the last row is from the test set."
-        + _network(metrics, experiment),
+        + feature_network(metrics, experiment),
     )
 
 
@@ -78,7 +85,7 @@ def _distance_of_methods(metrics: pl.DataFrame, experiment: str) -> Figure | Non
     return Figure(
         "Distance of the samples from the test images, at the end",
         "FID, less is better; one dot a seed, the tick is the mean. The unit names the network and "
-        "how many images were compared." + _network(metrics, experiment),
+        "how many images were compared." + feature_network(metrics, experiment),
         dots_by_arm(metrics, experiment=experiment, metric="fid", arms=arms, methods=METHODS),
     )
 
@@ -205,12 +212,3 @@ def _noise(metrics: pl.DataFrame) -> Figure | None:
             log_y=True,
         ),
     )
-
-
-def _network(metrics: pl.DataFrame, experiment: str) -> str:
-    """Which weights the feature network had, from the runs' own rows."""
-    rows = metrics.filter(
-        (pl.col("experiment") == experiment) & (pl.col("metric") == "feature_network_sha256_start")
-    )
-    digests = sorted({f"{int(value):012x}" for value in rows["value"]})
-    return f" Feature network: sha256 {', '.join(digests)}…." if digests else ""

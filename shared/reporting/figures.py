@@ -61,6 +61,18 @@ def arms_present(
     return {arm: value for arm, value in shown.items() if arm in arms}
 
 
+def feature_network(metrics: pl.DataFrame, experiment: str) -> str:
+    """A sentence that names the network behind a distance of images, from the runs' own rows.
+
+    It begins with a space, so that it can follow a caption, and is empty where no run says it.
+    """
+    rows = metrics.filter(
+        (pl.col("experiment") == experiment) & (pl.col("metric") == "feature_network_sha256_start")
+    )
+    digests = sorted({f"{int(value):012x}" for value in rows["value"]})
+    return f" Feature network: sha256 {', '.join(digests)}…." if digests else ""
+
+
 def seed_band(
     metrics: pl.DataFrame,
     *,

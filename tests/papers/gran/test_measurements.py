@@ -39,8 +39,10 @@ def test_the_identities_hold_for_piecewise_linear_critics_only(weights):
 
 def test_jumps_are_steeper_than_k():
     rows = values(jumps(FakeRun(), "random", width=4, steps=0, num_images=20, eps=(0.01, 1.0)))
-    assert len(rows) == 20
-    assert max(v for k, v in rows.items() if "pair_slope_max_0" in k) > 1
+    assert len(rows) == 21
+    steepest = max(value for name, value in rows.items() if "pair_slope_max" in str(name))
+    assert steepest > 1
+    assert rows["inverse_slope"] == pytest.approx(1 / steepest)
 
 
 @pytest.mark.parametrize(
