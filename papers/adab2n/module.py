@@ -5,6 +5,7 @@ Legend: N images, C channels, H height, W width, K classes, T tasks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -78,9 +79,11 @@ class SplitStream(PaperModule):
     ) -> None:
         super().__init__()
         if norm == "adab2n" and not joint:
-            raise ValueError("joint: got false for AdaB2N, expected true: it weights a joint batch")
+            raise RecordError(
+                "joint: got false for AdaB2N, expected true: it weights a joint batch"
+            )
         if penalty_weight and norm != "adab2n":
-            raise ValueError(
+            raise RecordError(
                 f"penalty_weight: got {penalty_weight} for the norm {norm}, expected 0: only "
                 "layers of AdaB2N have a penalty"
             )
@@ -108,7 +111,8 @@ class SplitStream(PaperModule):
         self.net = build(
             network, factory, in_channels=in_channels, width=width, num_classes=num_classes
         )
-        self.learn = {"er_ace": ERACE(), "derpp": DERPP(alpha, beta)}[learner]
+        learners: dict[str, Callable[..., Step]] = {"er_ace": ERACE(), "derpp": DERPP(alpha, beta)}
+        self.learn = learners[learner]
         self.joint = joint
         self.penalty_weight = penalty_weight
         self.num_classes = num_classes

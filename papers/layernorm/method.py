@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shared.norms import BatchNorm1d, LayerNorm, normalise_weight
 
@@ -58,10 +58,11 @@ def normalised_layer(
             raise ValueError(f"eps: got {eps} with weightnorm, expected 0: it has no eps")
         return x_ND @ normalise_weight(weight_HD, gain_H).T + bias_H
     num_units = len(weight_HD)
-    norm = {
+    make: dict[str, Callable[..., nn.Module]] = {
         "layernorm": partial(LayerNorm, elementwise_affine=False),
         "batchnorm": partial(BatchNorm1d, affine=False, track_running_stats=False),
-    }[kind](num_units, eps=eps)
+    }
+    norm = make[kind](num_units, eps=eps)
     return norm(x_ND @ weight_HD.T) * gain_H + bias_H
 
 

@@ -9,7 +9,7 @@ Legend: N examples, C channels, H and W image, F features, T time steps, K class
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
@@ -164,7 +164,7 @@ class ConvNet(nn.Sequential):
 
 
 def _conv_norm(norm: Norm, channels: int) -> nn.Module:
-    make = {
+    make: dict[Norm, Callable[[int], nn.Module]] = {
         "none": partial(Bias, positions=2),
         "layernorm": partial(GroupNorm, 1),
         "batchnorm": BatchNorm2d,

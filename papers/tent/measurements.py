@@ -107,7 +107,7 @@ def corruptions(
 def build(method: str, source: Source, lr: float) -> Tent:
     """A copy of the source network that follows a method."""
     if method not in METHODS:
-        raise ValueError(f"method: got {method!r}, expected one of {', '.join(METHODS)}")
+        raise RecordError(f"method: got {method!r}, expected one of {', '.join(METHODS)}")
     chosen = METHODS[method]
     return tent(
         source.net, lr=lr, statistics=chosen.statistics, select=chosen.select, loss=chosen.loss

@@ -167,7 +167,7 @@ class Tent(nn.Module):
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         _check_precision(self.adapted)
         # Loading is what gives the optimiser's state the type and device of its parameters.
         self.optimiser.load_state_dict(self.optimiser.state_dict())

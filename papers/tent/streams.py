@@ -120,7 +120,7 @@ class Streams:
         pixels_NCHW = torch.from_numpy(self._data.array(f"{split}_{kind}_{severity}_images"))
         num = len(pixels_NCHW) if self._num_images is None else self._num_images
         if num > len(pixels_NCHW):
-            raise ValueError(
+            raise RecordError(
                 f"num_images: got {num}, expected at most the {len(pixels_NCHW)} images of {kind} "
                 f"at severity {severity}"
             )
