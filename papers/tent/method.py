@@ -132,7 +132,7 @@ class Tent(nn.Module):
             self.optimiser.zero_grad()
             loss.backward()
             gradients = [p.grad for p in self.adapted if p.grad is not None]
-            if not (loss.isfinite() & get_total_norm(gradients, math.inf).isfinite()):
+            if not (loss.isfinite() and get_total_norm(gradients, math.inf).isfinite()):
                 raise FloatingPointError(
                     f"tent: got a loss of {loss.item()}, or a gradient, that is not finite, "
                     "expected numbers: no step was made. Look at the images, or only predict()"

@@ -42,10 +42,10 @@ class BatchNormAct2d(BatchNorm2d):
 
 
 def normalise_by(model: nn.Module, statistics: Literal["batch", "source"]) -> nn.Module:
-    """Replaces every norm with running statistics by an open one.
+    """Replaces every batch norm by an open one with the same parameters, buffers, names and hooks.
 
-    Parameters, buffers, names and hooks stay. An instance norm that uses its running statistics in
-    evaluation counts as such a norm; `batch` makes it use those of each instance.
+    So it does with an instance norm that has running statistics, which it would use in evaluation:
+    `batch` makes it use those of each instance.
 
     Args:
         statistics: `batch`: always those of the batch, in `train()` and in `eval()`; `source`:

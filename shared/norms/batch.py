@@ -124,9 +124,9 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
                 f"{type(self).__name__}: got {count} element(s) a channel in training (x of "
                 f"{tuple(x.shape)}), expected 2 or more: use a larger batch, or eval()"
             )
-        if count == 0:  # in evaluation, where there is nothing to normalise
-            return x.clone()
         statistics = self.estimate(x)
+        if statistics is None and count == 0:  # in evaluation: there is nothing to normalise
+            return x.clone()
         if statistics is None:
             y, mean, rstd = norm_with_statistics(
                 x, weight, bias, groups=0, eps=self.eps, impl=self.impl

@@ -58,6 +58,8 @@ class Resume(Callback):
         """
         try:
             torch.load(self.file, map_location="cpu", weights_only=False)["renorm"]
+        except (OSError, MemoryError):  # the file may be whole
+            raise
         except Exception as error:  # whatever a damaged archive or pickle gives
             raise RecordError(
                 f"{self.file}: got a damaged checkpoint ({type(error).__name__}: "
