@@ -58,7 +58,7 @@ class Resume(Callback):
         """
         try:
             torch.load(self.file, map_location="cpu", weights_only=False)["renorm"]
-        except (OSError, MemoryError):  # the file may be whole
+        except (MemoryError, PermissionError):  # the file may be whole
             raise
         except Exception as error:  # whatever a damaged archive or pickle gives
             raise RecordError(
