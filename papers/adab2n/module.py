@@ -5,6 +5,7 @@ Legend: N images, C channels, H height, W width, K classes, T tasks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,7 @@ from shared.data.load import PreparedData
 from shared.data.loader import CROP_PADDING, ArrayLoader, crop, flip_some, seeded
 from shared.data.reservoir import Reservoir
 from shared.data.stream import TaskSplit, TaskStream
+from shared.records.base import RecordError
 from shared.training.module import PaperModule
 
 PROBES_PER_CLASS = 30
@@ -48,7 +50,7 @@ class SplitStream(PaperModule):
         probe_every_steps: steps between two looks at the running statistics.
 
     Raises:
-        ValueError: settings that do not fit each other.
+        ValueError: settings that do not fit each other, or numbers that cannot be.
     """
 
     def __init__(
@@ -77,11 +79,25 @@ class SplitStream(PaperModule):
     ) -> None:
         super().__init__()
         if norm == "adab2n" and not joint:
-            raise ValueError("joint: got false for AdaB2N, expected true: it weights a joint batch")
+            raise RecordError(
+                "joint: got false for AdaB2N, expected true: it weights a joint batch"
+            )
         if penalty_weight and norm != "adab2n":
-            raise ValueError(
+            raise RecordError(
                 f"penalty_weight: got {penalty_weight} for the norm {norm}, expected 0: only "
                 "layers of AdaB2N have a penalty"
+            )
+        if not 0 < classes_per_task <= num_classes // 2 or num_classes % classes_per_task:
+            raise RecordError(
+                f"classes_per_task: got {classes_per_task}, expected a divisor of num_classes, "
+                f"{num_classes}, that gives 2 tasks or more: with one there is nothing to forget"
+            )
+        if not 0 <= momentum <= 1:
+            raise RecordError(f"momentum: got {momentum}, expected a share from 0 to 1")
+        if replay_size < 1 or probe_every_steps < 1:
+            raise RecordError(
+                f"got replay_size {replay_size} and probe_every_steps {probe_every_steps}, "
+                "expected 1 or more of both"
             )
         num_tasks = num_classes // classes_per_task
         factory = NormFactory(
@@ -95,7 +111,8 @@ class SplitStream(PaperModule):
         self.net = build(
             network, factory, in_channels=in_channels, width=width, num_classes=num_classes
         )
-        self.learn = ERACE() if learner == "er_ace" else DERPP(alpha, beta)
+        learners: dict[str, Callable[..., Step]] = {"er_ace": ERACE(), "derpp": DERPP(alpha, beta)}
+        self.learn = learners[learner]
         self.joint = joint
         self.penalty_weight = penalty_weight
         self.num_classes = num_classes

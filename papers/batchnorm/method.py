@@ -6,6 +6,7 @@ x_NCHW (examples, channels, height, width).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -14,6 +15,13 @@ from torch import nn
 from shared.norms import BatchNorm1d, BatchNorm2d
 
 Method = Literal["batchnorm", "none"]
+MakeNorms = Callable[[int], list[nn.Module]]
+
+# What stands behind a dense layer, and behind a convolution.
+NORMS: dict[Method, tuple[MakeNorms, MakeNorms]] = {
+    "batchnorm": (lambda n: [BatchNorm1d(n)], lambda n: [BatchNorm2d(n)]),
+    "none": (lambda n: [], lambda n: []),
+}
 
 
 def dense(method: Method, in_features: int, out_features: int) -> list[nn.Module]:
@@ -23,9 +31,8 @@ def dense(method: Method, in_features: int, out_features: int) -> list[nn.Module
 
     Source: section 3.2.
     """
-    if method == "none":
-        return [nn.Linear(in_features, out_features)]
-    return [nn.Linear(in_features, out_features, bias=False), BatchNorm1d(out_features)]
+    norms = NORMS[method][0](out_features)
+    return [nn.Linear(in_features, out_features, bias=not norms), *norms]
 
 
 def conv(
@@ -37,15 +44,16 @@ def conv(
 
     Source: section 3.2.
     """
+    norms = NORMS[method][1](out_channels)
     convolution = nn.Conv2d(
         in_channels,
         out_channels,
         kernel_size,
         stride,
         padding=kernel_size // 2,
-        bias=method == "none",
+        bias=not norms,
     )
-    return [convolution] if method == "none" else [convolution, BatchNorm2d(out_channels)]
+    return [convolution, *norms]
 
 
 def inference_affine(layer: BatchNorm1d | BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:

@@ -64,10 +64,13 @@ def step0(
     images_NCHW = torch.randn(16, 1, 28, 28, device=run.device, dtype=torch.float64)
     labels_N = torch.randint(NUM_CLASSES, (16,), device=run.device)
     net: ResidualMLP | ConvResNet
-    if network == "residual_mlp":
-        net = ResidualMLP("fixup", num_blocks, width)
-    else:
-        net = ConvResNet("fixup", 2 * num_blocks + 2, width, in_channels=1)
+    match network:
+        case "residual_mlp":
+            net = ResidualMLP("fixup", num_blocks, width)
+        case "conv_resnet":
+            net = ConvResNet("fixup", 2 * num_blocks + 2, width, in_channels=1)
+        case _:
+            raise ValueError(f"network: got {network!r}, expected 'residual_mlp' or 'conv_resnet'")
     net.to(images_NCHW)
     logits_NK = net(images_NCHW)
     loss = cross_entropy(logits_NK, labels_N)

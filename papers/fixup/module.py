@@ -91,12 +91,17 @@ class DepthSweep(SGDClassifier):
         mixup_alpha: float = 0.0,
     ) -> None:
         net: nn.Module
-        if network == "wide_resnet":
-            net = WideResNet(method, depth, width, in_channels)
-        else:
-            if depth < 4 or depth % 2:
-                raise ValueError(f"depth: got {depth}, expected an even number, 4 or more")
-            net = ResidualMLP(method, (depth - 2) // 2, width, in_channels * image_size**2)
+        match network:
+            case "wide_resnet":
+                net = WideResNet(method, depth, width, in_channels)
+            case "residual_mlp":
+                if depth < 4 or depth % 2:
+                    raise ValueError(f"depth: got {depth}, expected an even number, 4 or more")
+                net = ResidualMLP(method, (depth - 2) // 2, width, in_channels * image_size**2)
+            case _:
+                raise ValueError(
+                    f"network: got {network!r}, expected 'wide_resnet' or 'residual_mlp'"
+                )
         super().__init__(
             net,
             method,

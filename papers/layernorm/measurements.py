@@ -54,12 +54,16 @@ def same_computation(
     Source: the paper's abstract and section 3.
     """
     net: nn.Module
-    if network == "mlp":
-        net = MLP(norm, [width, width])
-    elif norm == "batchnorm":
-        raise ValueError("norm: got 'batchnorm' with row_gru, expected 'layernorm' or 'none'")
-    else:
-        net = RowGRU(norm, width)
+    match network, norm:
+        case "mlp", _:
+            net = MLP(norm, [width, width])
+        case "row_gru", "none" | "layernorm":
+            net = RowGRU(norm, width)
+        case _:
+            raise ValueError(
+                f"got network {network!r} with norm {norm!r}, expected 'mlp', or 'row_gru' with "
+                "'layernorm' or 'none'"
+            )
     net.to(run.device, torch.float64)
     first_NCHW = _normal(run, 1, 1, 28, 28)
     x_NCHW, other_NCHW = (

@@ -6,10 +6,11 @@ Legend: N training cases, D inputs, H units of the layer; weight_HD, x_ND, h_NH.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shared.norms import BatchNorm1d, LayerNorm, normalise_weight
 
@@ -57,11 +58,11 @@ def normalised_layer(
             raise ValueError(f"eps: got {eps} with weightnorm, expected 0: it has no eps")
         return x_ND @ normalise_weight(weight_HD, gain_H).T + bias_H
     num_units = len(weight_HD)
-    norm = (
-        LayerNorm(num_units, eps=eps, elementwise_affine=False)
-        if kind == "layernorm"
-        else BatchNorm1d(num_units, eps=eps, affine=False, track_running_stats=False)
-    )
+    make: dict[str, Callable[..., nn.Module]] = {
+        "layernorm": partial(LayerNorm, elementwise_affine=False),
+        "batchnorm": partial(BatchNorm1d, affine=False, track_running_stats=False),
+    }
+    norm = make[kind](num_units, eps=eps)
     return norm(x_ND @ weight_HD.T) * gain_H + bias_H
 
 

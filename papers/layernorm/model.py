@@ -9,7 +9,8 @@ Legend: N examples, C channels, H and W image, F features, T time steps, K class
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -84,7 +85,7 @@ class GRUCell(nn.Module):
 
     def __init__(self, norm: Literal["none", "layernorm"], num_inputs: int, width: int) -> None:
         super().__init__()
-        kind = Bias if norm == "none" else LayerNorm
+        kind = {"none": Bias, "layernorm": LayerNorm}[norm]
         self.width = width
         self.input_gates = nn.Linear(num_inputs, 2 * width, bias=False)
         self.input_new = nn.Linear(num_inputs, width, bias=False)
@@ -163,6 +164,9 @@ class ConvNet(nn.Sequential):
 
 
 def _conv_norm(norm: Norm, channels: int) -> nn.Module:
-    if norm == "none":
-        return Bias(channels, positions=2)
-    return GroupNorm(1, channels) if norm == "layernorm" else BatchNorm2d(channels)
+    make: dict[Norm, Callable[[int], nn.Module]] = {
+        "none": partial(Bias, positions=2),
+        "layernorm": partial(GroupNorm, 1),
+        "batchnorm": BatchNorm2d,
+    }
+    return make[norm](channels)

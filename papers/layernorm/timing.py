@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from papers.layernorm.model import RowGRU
 from shared.data.loader import ArrayLoader
+from shared.records.base import RecordError
 from shared.records.metrics import Row
 from shared.training.run_context import Run
 
@@ -78,12 +79,16 @@ def time_to_target(
 
     Source: Figure 1 and section 6.4 of the paper, whose networks are not these.
     """
+    if max_steps < 1 or eval_every_steps < 1:
+        raise RecordError(
+            f"got max_steps {max_steps} and eval_every_steps {eval_every_steps}, expected 1 or "
+            "more of both: without a step there is no time to compare"
+        )
     contestants = {}
     for norm in ("none", "layernorm"):
         torch.manual_seed(run.key.seed)
         net = RowGRU(norm, width)
-        if layer == "torch":
-            _use_torchs_layer_norm(net)
+        LAYERS[layer](net)
         contestants[norm] = Contestant(net.to(run.device), lr)
     train, test = _loaders(run, batch_size, test_size)
     step = 0
@@ -138,6 +143,13 @@ def _use_torchs_layer_norm(net: nn.Module) -> None:
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.LayerNorm):
                 setattr(parent, name, nn.LayerNorm(child.normalized_shape))
+
+
+# What becomes of the networks' layer norms, by the name of the layer.
+LAYERS: dict[str, Callable[[nn.Module], None]] = {
+    "renorm": lambda net: None,
+    "torch": _use_torchs_layer_norm,
+}
 
 
 def _now(device: torch.device) -> float:

@@ -108,11 +108,14 @@ class ResNet(nn.Module):
                 "stage, a multiple of four"
             )
         stem_width = widths[0] // 4
-        if stem == "imagenet":
-            conv = convolution(method, in_channels, stem_width, 7, 2)
-            self.stem = nn.Sequential(conv, nn.MaxPool2d(3, stride=2, padding=1))
-        else:
-            self.stem = nn.Sequential(convolution(method, in_channels, stem_width, 3, 2))
+        match stem:
+            case "imagenet":
+                conv = convolution(method, in_channels, stem_width, 7, 2)
+                self.stem = nn.Sequential(conv, nn.MaxPool2d(3, stride=2, padding=1))
+            case "small":
+                self.stem = nn.Sequential(convolution(method, in_channels, stem_width, 3, 2))
+            case _:
+                raise ValueError(f"stem: got {stem!r}, expected 'imagenet' or 'small'")
         variances = planned_variances(depths)
         start = scheme(method).skip_gain
         blocks: list[Block] = []

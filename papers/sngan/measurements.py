@@ -87,6 +87,9 @@ def _relative(x: Any, reference: Any) -> float:
     return float((x - reference).detach().abs().max() / reference.detach().abs().max())
 
 
+FILTERS: dict[str, Callable[..., Tensor]] = {"constant": torch.ones, "random": torch.randn}
+
+
 def operator_norms(run: Run, filters: Literal["constant", "random"], size: int) -> Iterator[Row]:
     """Norm of a convolution as an operator on padded maps, over that of its reshaped weight.
 
@@ -100,8 +103,7 @@ def operator_norms(run: Run, filters: Literal["constant", "random"], size: int) 
     violation = 0.0
     for kernel, stride in ((3, 1), (4, 2)):
         shape = (8, 8, kernel, kernel)
-        constant = torch.ones(shape, dtype=torch.float64)
-        weight = constant if filters == "constant" else torch.randn(shape, dtype=torch.float64)
+        weight = FILTERS[filters](shape, dtype=torch.float64)
         sigma = float(torch.linalg.svdvals(weight.flatten(1))[0])
         ratio = operator_norm(weight, stride, size) / sigma
         violation = max(violation, ratio - math.ceil(kernel / stride))

@@ -96,12 +96,15 @@ class SNGAN(Adversarial):
         self.method, self.decay = method, decay
         self.generator: nn.Module
         self.critic: nn.Module
-        if network == "cnn":
-            self.generator = CNNGenerator(width, channels, self.noise_size)
-            self.critic = CNNCritic(method, width, channels)
-        else:
-            self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
-            self.critic = ResNetCritic(method, width, channels)
+        match network:
+            case "cnn":
+                self.generator = CNNGenerator(width, channels, self.noise_size)
+                self.critic = CNNCritic(method, width, channels)
+            case "resnet":
+                self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
+                self.critic = ResNetCritic(method, width, channels)
+            case _:
+                raise ValueError(f"network: got {network!r}, expected 'cnn' or 'resnet'")
 
     def scores(self, real_NCHW: Tensor, fake_NCHW: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         if self.method == "bn":  # A batch of both would show each sample what the other kind is.

@@ -22,6 +22,7 @@ from papers.tent.method import (
     tent,
 )
 from papers.tent.streams import Order, Source, Stream, Streams, load_source
+from shared.records.base import RecordError
 from shared.records.metrics import Row
 from shared.training.run_context import Run
 
@@ -81,6 +82,7 @@ def corruptions(
         num_images, order: see `Streams`.
         epochs: passes over the stream in which the method adapts.
     """
+    _some(kinds=len(kinds), epochs=epochs)
     trained = load_source(run, source)
     model = build(method, trained, lr)
     streams = Streams(run, trained, batch_size, num_images, order)
@@ -105,7 +107,7 @@ def corruptions(
 def build(method: str, source: Source, lr: float) -> Tent:
     """A copy of the source network that follows a method."""
     if method not in METHODS:
-        raise ValueError(f"method: got {method!r}, expected one of {', '.join(METHODS)}")
+        raise RecordError(f"method: got {method!r}, expected one of {', '.join(METHODS)}")
     chosen = METHODS[method]
     return tent(
         source.net, lr=lr, statistics=chosen.statistics, select=chosen.select, loss=chosen.loss
@@ -119,6 +121,12 @@ def _errors(model: Tent, method: str, images: Stream, epochs: int) -> tuple[list
         return [error], error
     passes = [evaluate(model, images)["error_percent"] for _ in range(epochs)]
     return passes, evaluate(model.predict, images)["error_percent"]
+
+
+def _some(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise RecordError(f"{name}: got {count}, expected 1 or more")
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -153,6 +161,7 @@ def shifts(
 
     Source: figure 6 of the paper.
     """
+    _some(kinds=len(kinds), severities=len(severities))
     trained = load_source(run, "batchnorm")
     model = build(method, trained, lr)
     streams = Streams(run, trained, batch_size, num_images)
@@ -203,6 +212,7 @@ def unseen(
 
     Source: section 4.3 of the paper, target generalization.
     """
+    _some(kinds=len(kinds))
     trained = load_source(run, "batchnorm")
     model = build("tent", trained, lr)
     streams = Streams(run, trained, batch_size, num_images)
@@ -223,6 +233,7 @@ def identities(
 
     All are largest absolute differences, and 0 where the identity holds bit for bit.
     """
+    _some(num_batches=num_batches)
     trained = load_source(run, source)
     images = Streams(run, trained, batch_size, batch_size * num_batches).of(kind)
     baseline = build("bn", trained, lr)
@@ -240,11 +251,13 @@ def identities(
     yield Row("other_change", moved["other"], "1")
     adapting.reset()
     yield Row("reset_difference", _difference([adapting(x) for x, _ in images], first), "logit")
-    adapting.reset()
-    adapting.eval()
-    for module in adapting.modules():
-        module.eval()
-    yield Row("eval_difference", _difference([adapting(x) for x, _ in images], first), "logit")
+    differences = []
+    for mode in (False, True):
+        adapting.reset()
+        for module in adapting.modules():
+            module.train(mode)
+        differences.append(_difference([adapting(x) for x, _ in images], first))
+    yield Row("eval_difference", max(differences), "logit")
 
 
 def _difference(first: list[Tensor], second: list[Tensor]) -> float:

@@ -6,7 +6,7 @@ Legend: N images, C channels, K classes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,11 +15,17 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from papers.tent.model import ResNet
-from shared.records.base import read_record
+from shared.records.base import RecordError, read_record
 from shared.records.experiment import RunSettings
 from shared.training.run_context import Run
 
 Order = Literal["shuffled", "sorted"]
+
+# Places in a stream of these labels, whose order is random.
+ORDERS: dict[Order, Callable[[Tensor], Tensor]] = {
+    "shuffled": lambda labels_N: torch.arange(len(labels_N)),
+    "sorted": lambda labels_N: labels_N.argsort(stable=True),
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,10 @@ class Streams:
         source: standardises the images.
         batch_size: images of a batch; the last one may be smaller.
         num_images: the first N; None: all that there are.
-        order: `sorted`: by label, otherwise in the order of the seed.
+        order: `shuffled`: the order of the seed; `sorted`: by label.
+
+    Raises:
+        ValueError: numbers or an order that cannot be.
     """
 
     def __init__(
@@ -90,6 +99,11 @@ class Streams:
         num_images: int | None = None,
         order: Order = "shuffled",
     ) -> None:
+        if batch_size < 1 or (num_images is not None and num_images < 1) or order not in ORDERS:
+            raise RecordError(
+                f"got batch_size {batch_size}, num_images {num_images} and order {order!r}, "
+                f"expected 1 or more, 1 or more or None, and one of {', '.join(ORDERS)}"
+            )
         self._data = run.dataset()
         self._seed = run.key.seed
         self._source = source
@@ -106,12 +120,11 @@ class Streams:
         pixels_NCHW = torch.from_numpy(self._data.array(f"{split}_{kind}_{severity}_images"))
         num = len(pixels_NCHW) if self._num_images is None else self._num_images
         if num > len(pixels_NCHW):
-            raise ValueError(
+            raise RecordError(
                 f"num_images: got {num}, expected at most the {len(pixels_NCHW)} images of {kind} "
                 f"at severity {severity}"
             )
         labels_N = torch.from_numpy(self._data.array(f"{split}_labels"))[:num]
-        order_N = torch.randperm(num, generator=torch.Generator().manual_seed(self._seed))
-        if self._order == "sorted":
-            order_N = order_N[labels_N[order_N].argsort(stable=True)]
+        drawn_N = torch.randperm(num, generator=torch.Generator().manual_seed(self._seed))
+        order_N = drawn_N[ORDERS[self._order](labels_N[drawn_N])]
         return Stream(self._source, pixels_NCHW[:num], labels_N, order_N, self._batch_size)

@@ -38,7 +38,7 @@ def corrupt(images_NHW: NDArray[np.uint8], kind: str, severity: int, *key: int) 
         key: more numbers that the random draws follow from, beside kind and severity.
 
     Raises:
-        ValueError: an unknown kind or severity.
+        ValueError: an unknown kind or severity, or no images of that shape and type.
 
     Example:
         >>> corrupt(np.full((1, 2, 2), 100, np.uint8), "brightness", 1).tolist()
@@ -48,6 +48,11 @@ def corrupt(images_NHW: NDArray[np.uint8], kind: str, severity: int, *key: int) 
         raise ValueError(
             f"got corruption {kind!r} at severity {severity}, expected one of "
             f"{', '.join(CORRUPTIONS)} at 1..5"
+        )
+    if images_NHW.dtype != np.uint8 or images_NHW.ndim != 3 or not images_NHW.size:
+        raise ValueError(
+            f"images: got {images_NHW.dtype} {images_NHW.shape}, expected uint8 (N, H, W) with N "
+            "at least 1 and pixels on 0..255"
         )
     function, strengths = CORRUPTIONS[kind]
     random = np.random.default_rng([zlib.crc32(kind.encode()), severity, *key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,7 +27,8 @@ class Reservoir:
         seed: of both draws.
 
     Raises:
-        ValueError: a negative size, parts of different lengths, or a draw from an empty buffer.
+        ValueError: a negative size, parts of different lengths or other than before, a draw from an
+            empty buffer, or the state of a buffer of another size.
 
     Source: Vitter (1985), Random sampling with a reservoir, algorithm R.
 
@@ -57,6 +59,11 @@ class Reservoir:
             raise ValueError(f"got parts of lengths {sorted(lengths)}, expected equal ones")
         if not self._parts:
             self._parts = [part.new_empty((self.size, *part.shape[1:])) for part in parts]
+        got, expected = _kinds(parts), _kinds(self._parts)
+        if got != expected:
+            raise ValueError(
+                f"got examples of {got}, expected {expected}, as those that were added first"
+            )
         # A later example of the batch may push out an earlier one, so the last one counts.
         taken = {slot: index for index in range(*lengths) if (slot := self._slot()) < self.size}
         if taken:
@@ -66,6 +73,8 @@ class Reservoir:
 
     def sample(self, num: int) -> tuple[Tensor, ...]:
         """Up to `num` different examples, drawn uniformly, in random order."""
+        if num < 0:
+            raise ValueError(f"num: got {num}, expected 0 or more")
         if not len(self):
             raise ValueError("got an empty buffer, expected examples: add() some before sample()")
         drawn = torch.randperm(len(self), generator=self._generator)[:num]
@@ -80,6 +89,11 @@ class Reservoir:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if any(len(part) != self.size for part in state["parts"]):
+            raise ValueError(
+                f"got the state of a buffer of size {len(state['parts'][0])}, expected "
+                f"{self.size}: build the Reservoir with the size of the saved one"
+            )
         self.seen = state["seen"]
         self._parts = [part.clone() for part in state["parts"]]
         self._generator.set_state(state["generator"].cpu())
@@ -90,3 +104,8 @@ class Reservoir:
         if self.seen <= self.size:
             return self.seen - 1
         return int(torch.randint(self.seen, (), generator=self._generator))
+
+
+def _kinds(parts: Sequence[Tensor]) -> list[tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and type of each part of an example."""
+    return [(tuple(part.shape[1:]), part.dtype) for part in parts]

@@ -64,7 +64,16 @@ class TaskSplit:
         return self.num_classes // self.classes_per_task
 
     def relabel(self, labels_N: NDArray[Any]) -> NDArray[np.int64]:
-        """The data set's labels as places in the order."""
+        """The data set's labels as places in the order.
+
+        Raises:
+            ValueError: a label that is none of the classes.
+        """
+        if wrong := sorted(set(np.unique(labels_N).tolist()) - set(self.order)):
+            raise ValueError(
+                f"labels: got {wrong}, expected of the {len(self.order)} classes "
+                f"0..{len(self.order) - 1}"
+            )
         places_N: NDArray[np.int64] = self._place_K[labels_N]
         return places_N
 
@@ -115,6 +124,10 @@ class TaskStream:
             raise ValueError(
                 f"got {len(images_NCHW)} images, {len(labels_N)} labels and batches of "
                 f"{batch_size}, expected as many labels as images and batches of 1 or more"
+            )
+        if images_per_class is not None and images_per_class < 1:
+            raise ValueError(
+                f"images_per_class: got {images_per_class}, expected 1 or more, or None for all"
             )
         self._images_NCHW = torch.from_numpy(images_NCHW)
         places_N = split.relabel(labels_N)

@@ -18,8 +18,27 @@ SOURCES = ("auto", "batch", "running")
 ACTIVATIONS = {"relu": nn.functional.relu, "silu": nn.functional.silu}
 
 
+def _one_of(name: str, known: tuple[str | None, ...]) -> Any:
+    """An attribute that refuses all other values, also when it is assigned later."""
+    hidden = f"_{name}"
+
+    def read(layer: nn.Module) -> Any:
+        return layer.__dict__[hidden]
+
+    def assign(layer: nn.Module, got: Any) -> None:
+        if got not in known:
+            raise ValueError(f"BatchNorm: got {name} {got!r}, expected one of {known}")
+        layer.__dict__[hidden] = got
+
+    return property(read, assign)
+
+
 class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
     """What the three batch norms share; see `BatchNorm2d`."""
+
+    source = _one_of("source", SOURCES)
+    running_variance = _one_of("running_variance", ("unbiased", "biased"))
+    activation = _one_of("activation", (None, *ACTIVATIONS))
 
     def __init__(
         self,
@@ -31,13 +50,11 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        for name, got, known in (
-            ("source", source, SOURCES),
-            ("running_variance", running_variance, ("unbiased", "biased")),
-            ("activation", activation, (None, *ACTIVATIONS)),
-        ):
-            if got not in known:
-                raise ValueError(f"BatchNorm: got {name} {got!r}, expected one of {known}")
+        if self.eps < 0 or not (self.momentum is None or 0 <= self.momentum <= 1):
+            raise ValueError(
+                f"BatchNorm: got eps {self.eps} and momentum {self.momentum}, expected an eps of 0 "
+                "or more, and as momentum the share of the new batch, 0 to 1, or None"
+            )
         self.source = source
         self.running_variance = running_variance
         self.activation = activation
@@ -108,6 +125,8 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
                 f"{tuple(x.shape)}), expected 2 or more: use a larger batch, or eval()"
             )
         statistics = self.estimate(x)
+        if statistics is None and count == 0:  # in evaluation: there is nothing to normalise
+            return x.clone()
         if statistics is None:
             y, mean, rstd = norm_with_statistics(
                 x, weight, bias, groups=0, eps=self.eps, impl=self.impl
@@ -122,6 +141,11 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         y = self.normalise(x, self.weight, self.bias)
         if residual is not None:
+            if residual.shape != y.shape:
+                raise ValueError(
+                    f"{type(self).__name__}: got a residual of shape {tuple(residual.shape)}, "
+                    f"expected that of x, {tuple(y.shape)}"
+                )
             y = y + residual
         return y if self.activation is None else ACTIVATIONS[self.activation](y)
 
@@ -157,7 +181,8 @@ class BatchNorm2d(_OpenBatchNorm, nn.BatchNorm2d):
         impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Shape: (N, C, H, W); `residual` as x.
-    Raises: ValueError for other shapes, or fewer than 2 elements a channel in training.
+    Raises: ValueError for other shapes, fewer than 2 elements a channel in training, an eps below
+        0, a momentum outside 0..1, or an unknown name of a setting, also when it is assigned.
     Source: Ioffe, Szegedy (2015), arXiv 1502.03167, algorithms 1 and 2.
 
     Override `estimate` to weight, mix or replace the statistics; see `shared.norms.statistics`.

@@ -15,8 +15,13 @@ from shared.norms.layer import LayerNorm, RMSNorm
 from shared.norms.pointwise import Derf, DyT
 
 KINDS = ("layer", "rms", "batch", "group", "instance", "dyt", "derf", "none")
-# timm's norms that derive from none of torch's.
-BY_NAME = {"RmsNorm": -1, "RmsNorm2d": 1, "SimpleNorm": -1, "SimpleNorm2d": 1}
+# timm's norms that derive from none of torch's; others derive from these.
+BY_NAME = {
+    f"{kind}{places}{precision}"
+    for kind in ("RmsNorm", "SimpleNorm")
+    for places in ("", "2d")
+    for precision in ("", "Fp32")
+}
 
 
 class NoNormError(ValueError):
@@ -103,11 +108,28 @@ def _found(module: nn.Module) -> _Found | None:
     if isinstance(module, nn.GroupNorm):
         return _Found(module.num_channels, 1, eps, -1)
     shape = getattr(module, "normalized_shape", None)
-    known = isinstance(module, nn.LayerNorm | nn.RMSNorm) or name in BY_NAME
+    known = isinstance(module, nn.LayerNorm | nn.RMSNorm) or any(
+        kind.__name__ in BY_NAME for kind in type(module).__mro__
+    )
     if known and isinstance(shape, tuple):
-        axis = 1 if name.endswith("2d") else -1
+        axis = 1 if "2d" in name else -1
         return _Found(math.prod(shape), axis, eps, 2 if axis == 1 else -1)
     return None
+
+
+def is_norm(module: nn.Module) -> bool:
+    """Whether a module is one of the norms known here: torch's, timm's, and what derives from them.
+
+    Example:
+        >>> is_norm(nn.GroupNorm(1, 4)), is_norm(nn.Linear(4, 4))
+        (True, False)
+    """
+    return _found(module) is not None
+
+
+def is_unknown_norm(module: nn.Module) -> bool:
+    """Whether a module is called a norm, and neither is one that is known here nor holds one."""
+    return "Norm" in type(module).__name__ and not any(map(is_norm, module.modules()))
 
 
 def _build(kind: str, found: _Found, groups: int) -> nn.Module:
@@ -193,8 +215,7 @@ def replace_norms(model: nn.Module, kind: str, *, affine: str = "keep", groups: 
             continue
         found = _found(old) if path else None
         if found is None:
-            holds_norms = any(_found(m) for m in old.modules())
-            if path and "Norm" in type(old).__name__ and not holds_norms:
+            if path and is_unknown_norm(old):
                 left.append((path, f"{type(old).__name__} is none of the norms known here"))
             continue
         new = _build(kind, found, groups)

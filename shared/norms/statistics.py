@@ -74,12 +74,20 @@ def moments(x: Tensor, sample_weight: Tensor | None = None) -> Moments:
 def mix(first: Moments, second: Moments, share: float | Tensor) -> Moments:
     """(1 - share) first + share second, for means and variances alike.
 
+    Args:
+        share: 0 to 1. A tensor, e.g. a learnt share, is taken as it is.
+
+    Raises:
+        ValueError: a number outside 0..1, which could give a negative variance.
+
     Example:
         >>> source = Moments(torch.tensor([0.0]), torch.tensor([1.0]), 8)
         >>> target = Moments(torch.tensor([1.0]), torch.tensor([3.0]), 8)
         >>> mix(source, target, 0.25).mean.item()
         0.25
     """
+    if not isinstance(share, Tensor) and not 0 <= share <= 1:
+        raise ValueError(f"mix: got a share of {share}, expected 0 to 1")
     mean = first.mean + share * (second.mean - first.mean)
     var = first.var + share * (second.var - first.var)
     return Moments(mean, var, first.count + second.count)
@@ -114,11 +122,14 @@ def standardise(
         weight: (C,), or a tensor that broadcasts against x; None: 1.
         bias: As weight; None: 0.
         eps: Added to the variance, inside the root.
+
+    Dtype: that of x, computed in float32 at least.
     """
-    scale = spread(torch.rsqrt(statistics.var + eps), x)
+    var = statistics.var
+    scale = spread(torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + eps), x)
     if weight is not None:
         scale = scale * (spread(weight, x) if weight.dim() == 1 else weight)
-    centred = x - spread(statistics.mean, x)
+    centred = x.to(torch.promote_types(x.dtype, torch.float32)) - spread(statistics.mean, x)
     if bias is None:
         return (centred * scale).to(x.dtype)
     shift = spread(bias, x) if bias.dim() == 1 else bias

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from shared.records.base import RecordError
 from shared.records.experiment import TrainerSettings
 from shared.training.console import Console, duration
 from shared.training.lightning import Callback, LightningModule, Trainer
@@ -48,6 +49,24 @@ class Resume(Callback):
             os.fsync(file.fileno())
         temporary.replace(self.file)
         self._last_save = time.monotonic()
+
+    def check(self) -> None:
+        """Whether the checkpoint can be read at all.
+
+        Raises:
+            RecordError: it cannot, and so would stop this run for ever.
+        """
+        try:
+            torch.load(self.file, map_location="cpu", weights_only=False)["renorm"]
+        except (MemoryError, PermissionError):  # the file may be whole
+            raise
+        except Exception as error:  # whatever a damaged archive or pickle gives
+            raise RecordError(
+                f"{self.file}: got a damaged checkpoint ({type(error).__name__}: "
+                f"{str(error).splitlines()[0] if str(error) else 'no message'}), expected one that "
+                "this run saved. Delete this file and run the same command again: the training "
+                "then begins at its first step"
+            ) from None
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]

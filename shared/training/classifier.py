@@ -22,7 +22,7 @@ class Classifier(PaperModule):
     Rows: train_loss (nats, mean over the last `log_every_steps` steps), test_loss (nats) and
     test_error_percent (percent) at each evaluation and at the end; with a target also
     target_reached (1 or 0) and steps_to_target (step) at the end. A run that never reaches its
-    target has all its steps as steps_to_target: a lower bound.
+    target has all its steps as steps_to_target: a lower bound. One that takes no step has neither.
 
     Args:
         mixup_alpha: parameter of the Beta distribution of the mixing weight; 0 turns mixup off.
@@ -105,7 +105,7 @@ class Classifier(PaperModule):
             self._record_test(logits_NC, labels_N)
         if logits_NC.isfinite().all():
             self.run.save_predictions(logits_NC.softmax(dim=1), labels_N)
-        if self.target_error_percent is not None:
+        if self.target_error_percent is not None and self.global_step > 0:
             self._record_target(self.target_error_percent)
 
     def _collect(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -72,6 +72,7 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
     )
     train_loader, test_loader = _loaders(run, module)
     if checkpoint.exists():
+        resume.check()
         console.line(f"continues from {checkpoint}")
     if 0 not in (settings.max_epochs, settings.max_steps):
         trainer.fit(

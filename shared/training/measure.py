@@ -11,8 +11,14 @@ from shared.training.run_context import Computed, Run
 
 
 def measure(run: Run, rows: Iterable[Row]) -> Computed:
-    """Records the rows that the paper's function returns or yields."""
-    start = time.time()
-    for row in rows:
-        run.recorder.add(row.metric, row.value, row.unit, split=row.split, step=row.step)
-    return Computed(Outcome(status="finished", step=0), time.time() - start, start)
+    """Records the rows that the paper's function returns or yields.
+
+    A function that raises FloatingPointError has diverged; the rows before stay.
+    """
+    start, outcome = time.time(), Outcome(status="finished", step=0)
+    try:
+        for row in rows:
+            run.recorder.add(row.metric, row.value, row.unit, split=row.split, step=row.step)
+    except FloatingPointError as error:
+        outcome = Outcome(status="diverged", step=0, detail=str(error))
+    return Computed(outcome, time.time() - start, start)

@@ -67,3 +67,15 @@ def test_an_unknown_kind_or_severity(images: np.ndarray) -> None:
         corrupt(images, "frost", 1)
     with pytest.raises(ValueError, match=r"at 1\.\.5"):
         corrupt(images, "fog", 6)
+
+
+@pytest.mark.parametrize("kind", CORRUPTIONS)
+def test_images_of_another_type_or_none_at_all(images: np.ndarray, kind: str) -> None:
+    for wrong, got in (
+        (images / 255, "float64 (24, 28, 28)"),
+        (images[:, None], "uint8 (24, 1, 28, 28)"),
+        (images[:0], "uint8 (0, 28, 28)"),
+    ):
+        with pytest.raises(ValueError) as error:
+            corrupt(wrong, kind, 1)
+        assert f"images: got {got}, expected uint8 (N, H, W)" in str(error.value)

@@ -61,6 +61,14 @@ def test_only_the_first_images_of_each_class():
     assert sorted(seen.tolist()) == list(range(18))
 
 
+def full_reservoir():
+    """It has taken so many examples that the next one is hardly ever kept."""
+    buffer = Reservoir(2, seed=0)
+    buffer.add(torch.ones(2, 4), torch.ones(2))
+    buffer.seen = 10**9
+    return buffer
+
+
 @pytest.mark.parametrize(
     ("build", "said"),
     [
@@ -72,6 +80,17 @@ def test_only_the_first_images_of_each_class():
         (lambda: Reservoir(-1, seed=0), "got -1, expected 0 or more"),
         (lambda: Reservoir(2, seed=0).sample(1), "empty buffer"),
         (lambda: Reservoir(2, 0).add(torch.ones(2), torch.ones(3)), "lengths [2, 3]"),
+        (lambda: full_reservoir().sample(-1), "num: got -1, expected 0 or more"),
+        (
+            lambda: Reservoir(3, 0).load_state_dict(full_reservoir().state_dict()),
+            "size 2, expected 3",
+        ),
+        (lambda: full_reservoir().add(torch.ones(1, 4)), "expected [((4,), torch.float32), ((), "),
+        (lambda: full_reservoir().add(torch.ones(1, 1), torch.ones(1)), "got examples of [((1,)"),
+        (lambda: full_reservoir().add(torch.ones(1, 4), torch.arange(1)), "torch.int64"),
+        (lambda: SPLIT.relabel(np.array([0, -1, 5, 6])), "labels: got [-1, 6], expected of the 6"),
+        (lambda: stream(images_per_class=0), "images_per_class: got 0, expected 1 or more"),
+        (lambda: stream(images_per_class=-1), "images_per_class: got -1, expected 1 or more"),
     ],
 )
 def test_bad_input_is_one_clear_error(build, said):

@@ -181,3 +181,54 @@ def test_without_momentum_every_batch_counts_alike() -> None:
         layer(x), own(x)
     assert torch.allclose(layer.running_mean, own.running_mean)
     assert torch.allclose(layer.running_var, own.running_var)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("source", "Batch"), ("source", None), ("running_variance", "Biased"), ("activation", "gelu")],
+)
+def test_a_value_that_is_unknown_is_refused_when_it_is_assigned(name: str, value: str) -> None:
+    layer = BatchNorm2d(3)
+    before = getattr(layer, name)
+    with pytest.raises(ValueError, match=f"got {name} {value!r}, expected one of"):
+        setattr(layer, name, value)
+    assert getattr(layer, name) == before
+
+
+@pytest.mark.parametrize("setting", [{"momentum": -0.5}, {"momentum": 2}, {"eps": -1e-5}])
+def test_numbers_that_cannot_be_are_refused(setting: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"BatchNorm: got eps .* and momentum .*, expected an eps"):
+        BatchNorm2d(3, **setting)
+
+
+def test_a_residual_of_another_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"got a residual of shape \(1, 3, 1, 1\), expected that"):
+        BatchNorm2d(3)(torch.randn(2, 3, 4, 4), torch.randn(1, 3, 1, 1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"source": "batch"}, {"track_running_stats": False}])
+def test_an_empty_batch_passes_in_evaluation(settings: dict[str, str]) -> None:
+    layer = BatchNorm2d(3, **settings).eval()
+    assert layer(torch.ones(0, 3, 4, 4)).shape == (0, 3, 4, 4)
+    with pytest.raises(ValueError, match=r"got 0 element\(s\) a channel in training"):
+        BatchNorm2d(3, **settings).train()(torch.ones(0, 3, 4, 4))
+
+
+def test_a_share_outside_0_to_1_is_refused() -> None:
+    a, b = moments(torch.randn(5, 2)), moments(torch.randn(5, 2))
+    for share in (-1.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match=f"mix: got a share of {share}, expected 0 to 1"):
+            mix(a, b, share)
+
+
+def test_evaluation_in_float16_is_computed_in_float32() -> None:
+    layer, torchs = (kind(1, eps=1e-8).half().eval() for kind in (BatchNorm1d, nn.BatchNorm1d))
+    for norm in (layer, torchs):
+        norm.running_mean.fill_(-3e4)
+        norm.running_var.fill_(6e4)
+    x = torch.tensor([[-3e4], [6e4]], dtype=torch.float16)
+    assert layer(x).dtype == torch.float16
+    torch.testing.assert_close(layer(x), torchs(x))
+    assert 367 < layer(x)[1] < 368
+    layer.running_var.zero_()  # 1e-8 is 0 in float16
+    assert layer(x)[0] == 0

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 import timm
 import torch
+from timm import layers
 from torch import Tensor, nn
 from torchvision.models import resnet18
 
@@ -119,3 +120,21 @@ def test_wrong_arguments_raise() -> None:
         replace_norms(nn.Sequential(nn.LayerNorm(2)), "rms", affine="drop")
     with pytest.raises(ValueError, match="without a norm inside"):
         replace_norms(nn.Sequential(nn.ReLU()), "rms")
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        *(layers.RmsNorm2d, layers.RmsNorm2dFp32, layers.RmsNormAct2dFp32),
+        *(layers.SimpleNorm2d, layers.SimpleNorm2dFp32),
+        *(layers.LayerNorm2d, layers.LayerNorm2dFp32, layers.LayerNormAct2dFp32),
+    ],
+)
+def test_norms_of_timm_over_the_channels_of_maps(norm: type[nn.Module]) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), norm(4))
+    eps = model[1].eps
+    assert len(replace_norms(model, "rms").replaced) == 1
+    x = model[0](torch.randn(2, 3, 5, 6))
+    y = model[1](x)
+    expected = x / (x.square().mean(1, keepdim=True) + eps).sqrt()
+    assert torch.allclose(y, expected.relu() if "Act" in norm.__name__ else expected, atol=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -12,8 +13,10 @@ from safetensors.numpy import load_file
 
 from shared.records.base import read_record
 from shared.records.experiment import RunKey, RunSettings
-from shared.records.metrics import read_metrics
+from shared.records.metrics import Row, read_metrics
 from shared.records.run import Provenance
+from shared.training.measure import measure
+from shared.training.recorder import Recorder
 from shared.training.run import main
 
 
@@ -74,6 +77,15 @@ def test_a_target_that_is_never_reached_gives_all_steps_as_a_lower_bound(reposit
     _, directory = run("fake_classifier", "train", "plain", *never)
     assert values(directory, "steps_to_target") == [24.0]
     assert values(directory, "target_reached") == [0.0]
+
+
+@pytest.mark.parametrize("end", ["max_steps", "max_epochs"])
+def test_without_a_step_there_is_no_step_at_which_a_target_was_reached(repository, end):
+    target = ("--set", "settings.target_error_percent=99")
+    code, directory = run("fake_classifier", "train", "plain", "--set", f"trainer.{end}=0", *target)
+    assert code == 0
+    assert len(values(directory, "test_error_percent")) == 1
+    assert values(directory, "steps_to_target") == values(directory, "target_reached") == []
 
 
 def test_steps_at_once_change_nothing_but_the_time(repository):
@@ -269,3 +281,14 @@ def test_two_processes_of_one_run_wait_for_each_other(repository, capsys):
     assert code == 0
     assert time.monotonic() - start > 0.9
     assert "waiting" in capsys.readouterr().err
+
+
+def test_a_measurement_of_numbers_that_are_not_finite_has_diverged():
+    def rows():
+        yield Row("first", 1.0, "1")
+        raise FloatingPointError("a loss of nan")
+
+    recorder = Recorder()
+    outcome = measure(SimpleNamespace(recorder=recorder), rows()).outcome
+    assert (outcome.status, outcome.detail) == ("diverged", "a loss of nan")
+    assert [row.metric for row in recorder.rows()] == ["first"]

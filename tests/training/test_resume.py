@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+import torch
 
 from shared.records.base import read_record
 from shared.records.experiment import RunKey
@@ -122,3 +123,33 @@ def kill_in_the_middle(repository):
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kept", [0, 100, -100, None])
+def test_a_damaged_checkpoint_says_which_file_to_delete(repository, monkeypatch, capsys, kept):
+    """Cut off after that many bytes, or a whole file of something else."""
+    undisturbed = run_in_process()
+    on_train_batch_end = Resume.on_train_batch_end
+
+    def crash(self, trainer, *arguments):
+        self._every_seconds = 0
+        on_train_batch_end(self, trainer, *arguments)
+        if trainer.global_step == 4:
+            raise InterruptedError
+
+    monkeypatch.setattr(Resume, "on_train_batch_end", crash)
+    with pytest.raises(InterruptedError):
+        run_in_process()
+    monkeypatch.setattr(Resume, "on_train_batch_end", on_train_batch_end)
+    (file,) = (repository / "results/scratch").rglob("last.ckpt")
+    if kept is None:
+        torch.save({"other": 1}, file)
+    else:
+        file.write_bytes(file.read_bytes()[:kept])
+    for _ in range(2):
+        assert main([KEY.paper, KEY.experiment, KEY.arm, "--seed", str(KEY.seed)]) == 1
+        said = capsys.readouterr().err
+        assert f"{file.relative_to(repository)}: got a damaged checkpoint" in said
+        assert "Delete this file and run the same command again" in said
+    file.unlink()
+    assert run_in_process() == undisturbed

@@ -177,8 +177,19 @@ def test_psi_is_learnt_from_the_second_task_on(folder):
     [
         ({"joint": False}, "joint: got false for AdaB2N"),
         ({**SEPARATE, "penalty_weight": 0.1}, "penalty_weight: got 0.1 for the norm batch"),
+        ({"classes_per_task": 6}, "classes_per_task: got 6, expected a divisor of num_classes, 6"),
+        ({"classes_per_task": 4}, "classes_per_task: got 4"),
+        ({"classes_per_task": 0}, "classes_per_task: got 0"),
+        ({"momentum": 2}, "momentum: got 2, expected a share from 0 to 1"),
+        ({"replay_size": 0}, "got replay_size 0"),
+        ({"probe_every_steps": 0}, "probe_every_steps 0"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_clear_error(changed, said):
     with pytest.raises(ValueError, match=said):
         SplitStream(**{**SETTINGS, **changed})
+
+
+def test_a_learner_that_is_unknown_is_not_der():
+    with pytest.raises(KeyError, match="der"):
+        SplitStream(**{**SETTINGS, "learner": "der"})

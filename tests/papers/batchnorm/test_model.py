@@ -163,3 +163,9 @@ def test_the_small_network_is_ten_convolutions_deep_and_differs_only_in_batchnor
     assert len(norms) == len(sizes[0])
     assert not any(isinstance(m, BatchNorm2d) for m in plain.modules())
     assert 1 + sum(3 for m in plain.modules() if isinstance(m, Module)) == 10
+
+
+def test_a_method_that_is_unknown_is_not_batchnorm():
+    for build in (lambda: SigmoidMLP("batch"), lambda: small_inception("batch", 4)):
+        with pytest.raises(KeyError, match="batch"):
+            build()

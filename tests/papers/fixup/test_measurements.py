@@ -112,3 +112,8 @@ def test_a_step_that_overflows_has_no_row_and_is_flagged():
     assert rows["overflowed"] == 0
     assert rows["second_logit_change"] == found[1]
     assert all(math.isfinite(change) for change in found)
+
+
+def test_a_network_that_is_unknown_is_no_other_network():
+    with pytest.raises(ValueError, match="network: got 'mlp', expected 'residual_mlp' or"):
+        last(step0(RUN, "mlp", 4, 8))

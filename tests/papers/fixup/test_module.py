@@ -86,3 +86,8 @@ def test_arms_with_one_seed_start_from_the_same_branches():
         torch.manual_seed(5)
         first.append(SmallResNet(method, **SMALL).net.blocks[0].conv1.weight)
     torch.testing.assert_close(first[1], first[0] * 3**-0.5)
+
+
+def test_a_network_that_is_unknown_is_no_other_network():
+    with pytest.raises(ValueError, match="network: got 'mlp', expected 'wide_resnet' or"):
+        DepthSweep("he", 10, "mlp", width=4, in_channels=1, image_size=8)

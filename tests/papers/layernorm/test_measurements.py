@@ -44,8 +44,9 @@ def test_batch_norm_is_not():
 
 
 def test_there_is_no_gru_with_batch_norm():
-    with pytest.raises(ValueError, match="norm: got 'batchnorm' with row_gru"):
-        list(same_computation(RUN, "row_gru", "batchnorm", width=8, num_cases=4))
+    for network, norm in (("row_gru", "batchnorm"), ("gru", "layernorm")):
+        with pytest.raises(ValueError, match=f"got network '{network}' with norm '{norm}'"):
+            list(same_computation(RUN, network, norm, width=8, num_cases=4))
 
 
 @pytest.mark.parametrize("norm", TABLE_1)

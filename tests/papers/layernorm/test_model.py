@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from papers.layernorm.method import normalised_layer
 from papers.layernorm.model import MLP, Bias, ConvNet, GRUCell, RowGRU
 
 
@@ -150,3 +151,17 @@ def test_gains_start_at_1_and_biases_at_0():
                 elif isinstance(module, nn.LayerNorm | nn.BatchNorm1d | nn.GroupNorm):
                     assert (module.weight == 1).all()
                     assert not module.bias.any()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: ConvNet("layer", [4]),
+        lambda: RowGRU("batchnorm", 4),
+        lambda: MLP("layer", [4]),
+        lambda: normalised_layer("layer", torch.eye(2), torch.eye(2), torch.ones(2), torch.ones(2)),
+    ],
+)
+def test_a_norm_that_is_unknown_is_no_other_norm(build):
+    with pytest.raises(KeyError, match=r"layer|batchnorm"):
+        build()

@@ -13,6 +13,7 @@ from papers.layernorm import timing
 from papers.layernorm.model import RowGRU
 from papers.layernorm.timing import Contestant, time_to_target
 from shared.norms import LayerNorm
+from shared.records.base import RecordError
 
 
 class Data:
@@ -78,3 +79,16 @@ def test_torchs_layers_take_the_place_of_ours():
     assert len(norms) == 4
     assert not any(isinstance(m, LayerNorm) for m in norms)
     assert net(torch.randn(2, 1, 28, 28)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("changed", [{"max_steps": 0}, {"eval_every_steps": 0}])
+def test_without_a_step_there_is_nothing_to_time(changed):
+    settings = {"max_steps": 5, **SETTINGS, **changed}
+    (name,) = changed
+    with pytest.raises(RecordError, match=f"{name} 0"):
+        list(time_to_target(RUN, "torch", target_error_percent=0, **settings))
+
+
+def test_a_layer_that_is_unknown_is_not_ours():
+    with pytest.raises(KeyError, match="Torch"):
+        list(time_to_target(RUN, "Torch", target_error_percent=0, max_steps=5, **SETTINGS))

@@ -200,3 +200,8 @@ def test_widths_that_do_not_fit_are_errors():
         ResNet("nf", [1, 1], [8])
     with pytest.raises(ValueError, match="a multiple of four"):
         ResNet("nf", [1], [10])
+
+
+def test_a_stem_that_is_unknown_is_an_error():
+    with pytest.raises(ValueError, match="stem: got 'large', expected 'imagenet' or 'small'"):
+        ResNet("nf", [1], [8], stem="large")

@@ -57,3 +57,8 @@ def test_cost_is_a_ratio_of_updates_that_took_turns():
         "sn_over_wn", "none_over_wn", "penalty_over_wn", "penalty_over_sn", "sn_over_torch"
     }  # fmt: skip
     assert all(value > 0 for value in rows.values())
+
+
+def test_filters_that_are_unknown_are_no_random_ones():
+    with pytest.raises(KeyError, match="Constant"):
+        list(operator_norms(FakeRun(), "Constant", 16))

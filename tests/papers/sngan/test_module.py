@@ -62,7 +62,9 @@ def test_clipping_follows_each_critic_step():
     assert max(p.abs().max().item() for p in module.critic.parameters()) <= 0.01
 
 
-@pytest.mark.parametrize("bad", [{"method": "best"}, {"setting": "z"}, {"loss": "mse"}])
+@pytest.mark.parametrize(
+    "bad", [{"method": "best"}, {"setting": "z"}, {"loss": "mse"}, {"network": "vgg"}]
+)
 def test_bad_settings_are_refused(bad):
     with pytest.raises(ValueError, match="expected"):
         gan(**bad)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import timm
 import torch
+from timm.layers.grn import GlobalResponseNorm
 from torch import nn
 
 from papers.tent.method import affine_of_norms, entropy, pseudo_label_loss, tent
 from papers.tent.open_norms import normalise_by
-from shared.norms import BatchNorm2d
+from shared.norms import BatchNorm2d, InstanceNorm2d
 from tests.papers.tent.second import SecondTent
 
 NUM_BATCHES = 40
@@ -127,8 +128,22 @@ def test_mistake_eval_silently_reverts_to_the_running_statistics():
     for module in adapting.modules():
         module.eval()
     assert torch.equal(adapting(x_NCHW), expected)
-    adapting.model.train()  # and a call of train() on the inside does not change it either
-    assert torch.equal(adapting(x_NCHW), expected)
+
+
+def test_mistake_train_on_the_inside_brings_dropout_and_running_statistics_back():
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(0.9), nn.Flatten(), nn.Linear(48, 5)).eval()
+    for statistics in ("batch", "source"):
+        adapting = tent(net, lr=0.0, statistics=statistics)
+        x_NCHW = stream(1, torch.float32)[0]
+        expected = adapting(x_NCHW)
+        for layers in (adapting.modules(), [adapting.model]):
+            for layer in layers:
+                layer.train()
+            assert torch.equal(adapting.predict(x_NCHW), expected)
+            for layer in layers:
+                layer.train()
+            assert torch.equal(adapting(x_NCHW), expected)
+        assert torch.equal(adapting.model[0].running_mean, net[0].running_mean)
 
 
 def test_mistake_training_mode_switches_dropout_on():
@@ -203,8 +218,11 @@ def test_mistake_the_last_batch_is_small():
         (lambda c: nn.LayerNorm([c, 4, 4]), 4),
         (partial(nn.InstanceNorm2d, affine=True), 4),
         (lambda c: nn.RMSNorm([c, 4, 4]), 2),
+        (timm.layers.RmsNorm2d, 2),
+        (timm.layers.RmsNormAct2dFp32, 2),
+        (timm.layers.SimpleNorm2dFp32, 2),
     ],
-    ids=["torch", "ours", "group", "layer", "instance", "rms"],
+    ids=["torch", "ours", "group", "layer", "instance", "rms", "timm", "act", "simple"],
 )
 def test_mistake_only_batchnorm2d_is_seen(norm, count):
     net = small_net(norm)
@@ -238,7 +256,7 @@ def test_a_layer_that_stands_at_two_places_is_opened_at_both():
 
 
 def test_nothing_to_adapt_is_a_clear_error():
-    expected = "got Sequential without a parameter to adapt, expected a norm with a weight"
+    expected = "got Sequential without a parameter to adapt, expected a norm with a weight, or"
     with pytest.raises(ValueError, match=expected):
         tent(nn.Sequential(nn.Linear(4, 3)))
     with pytest.raises(ValueError, match=expected):
@@ -249,7 +267,7 @@ def test_batch_norms_whose_statistics_cannot_be_chosen_are_clear_errors():
     class Own(nn.BatchNorm2d):
         pass
 
-    with pytest.raises(ValueError, match="tent: 0: got Own, a batch norm with a forward of its"):
+    with pytest.raises(ValueError, match="tent: 0: got Own, a norm with a forward of its"):
         tent(nn.Sequential(Own(3)))
     untracked = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False))
     with pytest.raises(ValueError, match="tent: 0: got a batch norm without running statistics"):
@@ -259,7 +277,7 @@ def test_batch_norms_whose_statistics_cannot_be_chosen_are_clear_errors():
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet18", "efficientnet_b0", "vit_tiny_patch16_224", "convnext_atto"]
+    "name", ["resnet18", "efficientnet_b0", "vit_tiny_patch16_224", "convnext_atto", "test_vit4"]
 )
 def test_models_of_timm(name):
     torch.manual_seed(1000)
@@ -299,3 +317,201 @@ def test_it_adapts_also_where_gradients_are_off():
     with torch.inference_mode():
         inside = [adapting(x + 0) for x in batches]
     assert all(torch.equal(a, b) for a, b in zip(expected, inside, strict=True))
+
+
+def test_norms_that_stay_as_they_are_are_named():
+    net = nn.Sequential(nn.LayerNorm(3), GlobalResponseNorm(3))
+    with pytest.warns(UserWarning, match=r"tent: 1 \(GlobalResponseNorm\): none of the"):
+        assert len(tent(net).adapted) == 2
+    frozen = nn.Sequential(nn.LayerNorm(3), timm.layers.FrozenBatchNormAct2d(3))
+    with pytest.warns(UserWarning, match=r"1 \(FrozenBatchNormAct2d\)"):
+        tent(frozen)
+    assert len(tent(net, select=lambda m: list(m.parameters())).adapted) == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_mistake_sixteen_bits_lose_the_steps(dtype):
+    said = f"got a parameter of {dtype} to adapt, expected torch.float32 or torch.float64"
+    with pytest.raises(TypeError, match=said):
+        tent(small_net(dtype=dtype))
+    adapting = tent(small_net(dtype=torch.float32))
+    adapting(stream(1, torch.float32)[0])
+    with pytest.raises(TypeError, match=said):
+        adapting.to(dtype)
+
+
+def test_another_precision_after_a_step_goes_on_with_the_state_of_the_optimiser():
+    first, *rest = stream(4)
+    single, double = tent(small_net().float(), lr=0.01), tent(small_net(), lr=0.01)
+    single(first.float())
+    double(first)
+    single.double()
+    for x_NCHW in rest:
+        torch.testing.assert_close(single(x_NCHW), double(x_NCHW), rtol=0, atol=1e-5)
+    single.reset()
+    torch.testing.assert_close(single(first), tent(small_net())(first).detach(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [entropy, pseudo_label_loss])
+def test_mistake_a_masked_class_makes_all_parameters_nan(loss):
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = small_net()
+
+        def forward(self, x_NCHW):
+            mask = torch.tensor([0, 0, -torch.inf, 0, 0], dtype=x_NCHW.dtype)
+            return self.net(x_NCHW) + mask
+
+    adapting = tent(Masked(), lr=0.01, loss=loss)
+    for x_NCHW in stream(3):
+        assert adapting(x_NCHW).isneginf().sum() == 16
+    assert all(p.isfinite().all() for p in adapting.adapted)
+    kept = [0, 1, 3, 4]
+    logits_NC = adapting.predict(x_NCHW)
+    torch.testing.assert_close(entropy(logits_NC), entropy(logits_NC[:, kept]))
+
+
+def test_mistake_a_loss_or_gradient_that_is_not_finite_is_stepped_on():
+    x_NCHW = stream(1)[0]
+    # exp(-1e4) is 0: the loss is finite, and the gradient of log at 0 is not.
+    head = nn.Sequential(small_net(), LogOfSoftmax())
+    for net, bad in ((small_net(), x_NCHW * torch.nan), (head, x_NCHW)):
+        adapting = tent(net, lr=0.01)
+        before = [p.clone() for p in adapting.adapted]
+        with pytest.raises(FloatingPointError, match=r"not finite.*no step was made"):
+            adapting(bad)
+        assert all(torch.equal(a, b) for a, b in zip(before, adapting.adapted, strict=True))
+    assert small_net()(x_NCHW).isfinite().all()
+
+
+class LogOfSoftmax(nn.Module):
+    def forward(self, logits_NC):
+        return (logits_NC * 1e6).softmax(dim=1).log()
+
+
+@pytest.mark.parametrize("norm", [nn.InstanceNorm2d, InstanceNorm2d])
+def test_instance_norms_use_each_instance_or_the_running_statistics(norm):
+    layer = norm(3, affine=True, track_running_stats=True)
+    net = nn.Sequential(layer, nn.Flatten(), nn.Linear(48, 5)).double()
+    x_NCHW = stream(1)[0]
+    net.train()(x_NCHW)
+    net.eval()
+    batch, source = tent(net), tent(net, statistics="source")
+    torch.testing.assert_close(source(x_NCHW), net(x_NCHW).detach())
+    own = net[2](nn.functional.instance_norm(x_NCHW).flatten(1)).detach()
+    torch.testing.assert_close(batch(x_NCHW), own)
+    for adapting in (batch, source):
+        assert len(adapting.adapted) == 2
+        assert adapting.model.state_dict().keys() == net.state_dict().keys()
+        assert torch.equal(adapting.model[0].running_mean, net[0].running_mean)
+
+
+def test_an_instance_norm_with_a_forward_of_its_own_is_a_clear_error():
+    class Own(nn.InstanceNorm2d):
+        pass
+
+    net = nn.Sequential(Own(3, affine=True, track_running_stats=True))
+    with pytest.raises(ValueError, match="tent: 0: got Own, a norm with a forward of its own"):
+        tent(net)
+
+
+class Returns(nn.Module):
+    """A model whose output is changed."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.net = small_net()
+        self.change = change
+
+    def forward(self, x_NCHW):
+        return self.change(self.net(x_NCHW))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (torch.Tensor.detach, "got a loss without a gradient, expected one that depends on"),
+        (lambda y: {"logits": y}, "got dict from the model, expected a tensor of logits"),
+        (lambda y: y[:, :1], r"got logits of shape \(16, 1\), expected \(N, C\) with 2 classes"),
+        (lambda y: y[:, 0], r"got logits of shape \(16,\), expected \(N, C\) with 2 classes"),
+    ],
+)
+@pytest.mark.parametrize("loss", [entropy, pseudo_label_loss])
+def test_models_that_cannot_adapt_are_clear_errors(change, said, loss):
+    adapting = tent(Returns(change), loss=loss)
+    with pytest.raises((ValueError, TypeError), match=said):
+        adapting(stream(1)[0])
+
+
+def test_a_model_under_no_grad_is_a_clear_error():
+    adapting = tent(Returns(nn.Identity()))
+    adapting.model.forward = torch.no_grad()(adapting.model.forward)
+    with pytest.raises(ValueError, match="got a loss without a gradient"):
+        adapting(stream(1)[0])
+
+
+def test_a_model_that_adapts_already_is_a_clear_error():
+    for net in (tent(small_net()), nn.Sequential(tent(small_net()))):
+        with pytest.raises(TypeError, match="got a Tent, expected a model that does not adapt yet"):
+            tent(net)
+
+
+def test_a_selection_that_is_none_is_a_clear_error():
+    net = small_net()
+    for nothing in (None, [], ()):
+        with pytest.raises(ValueError, match="expected a norm with a weight, or a `select`"):
+            tent(net, select=lambda model, given=nothing: given)
+    for foreign in (
+        lambda model: list(net.parameters()),
+        lambda model: list(model.named_parameters()),
+        lambda model: ["1.weight"],
+    ):
+        with pytest.raises(ValueError, match="select: got something else than parameters of the"):
+            tent(net, select=foreign)
+    assert len(tent(net, select=lambda model: model.parameters()).adapted) == 8
+
+
+def test_mistake_a_shared_weight_is_stepped_twice():
+    net = small_net()
+    net[4] = nn.BatchNorm2d(8).double().eval()
+    net[3] = nn.Conv2d(8, 8, 1, bias=False).double()
+    net[8] = nn.Linear(8, 5).double()
+    net[4].weight, net[4].bias = net[1].weight, net[1].bias
+    adapting = tent(net, lr=0.01)
+    assert len(adapting.adapted) == 2
+    adapting(stream(1)[0])
+    assert adapting.model[1].weight is adapting.model[4].weight
+    # The first step of Adam is the learning rate.
+    change = (adapting.model[1].weight - net[1].weight).abs()
+    torch.testing.assert_close(change, torch.full_like(change, 0.01), rtol=0, atol=1e-5)
+
+
+def test_mistake_hooks_of_norms_are_lost():
+    seen = []
+    net = nn.Sequential(
+        nn.BatchNorm2d(3),
+        nn.InstanceNorm2d(3, track_running_stats=True),
+        timm.layers.BatchNormAct2d(3),
+        nn.Flatten(),
+        nn.Linear(48, 5),
+    ).eval()
+    for layer in net[:3]:
+        layer.register_forward_hook(lambda module, inputs, y: seen.append(type(module)))
+        layer.register_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+    tent(net).predict(torch.randn(4, 3, 4, 4))
+    assert len(seen) == 3
+
+
+def test_two_models_of_one_state_go_on_apart():
+    batches = stream(4)
+    first, second, reference = (tent(small_net(), lr=0.01) for _ in range(3))
+    for adapting in (first, reference):
+        adapting(batches[0])
+    second.load_state_dict(first.state_dict())
+    for x_NCHW in batches[1:]:
+        assert torch.equal(first(x_NCHW), reference(x_NCHW))
+    reference.reset()
+    reference(batches[0])
+    for x_NCHW in batches[1:]:
+        assert torch.equal(second(x_NCHW), reference(x_NCHW))

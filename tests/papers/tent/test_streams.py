@@ -15,7 +15,7 @@ from papers.tent.model import ResNet
 from papers.tent.module import SourceClassifier
 from papers.tent.streams import Streams, load_source
 from shared.data.load import PreparedData
-from shared.records.base import write_json
+from shared.records.base import RecordError, write_json
 from shared.records.dataset import Manifest
 from shared.records.experiment import RunKey, RunSettings
 
@@ -229,3 +229,30 @@ def test_the_net_of_the_paper_has_26_layers():
     ]
     assert len(layers) == 26
     assert net(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [
+        (lambda run: corruptions(run, "tent", [], 20, 0.01), "kinds: got 0, expected 1 or more"),
+        (lambda run: corruptions(run, "bn", KINDS, 20, 0.01, epochs=0), "epochs: got 0"),
+        (lambda run: shifts(run, "tent", KINDS, (), 60, 20, 0.01), "severities: got 0"),
+        (lambda run: unseen(run, "test", [], 20, 0.01), "kinds: got 0"),
+        (lambda run: identities(run, "batchnorm", "fog", 20, 0, 0.01), "num_batches: got 0"),
+        (lambda run: corruptions(run, "bn", KINDS, 0, 0.01), "got batch_size 0"),
+        (lambda run: corruptions(run, "bn", KINDS, 9, 0.01, num_images=-1), "num_images -1"),
+        (lambda run: corruptions(run, "bn", KINDS, 9, 0.01, order="sort"), "order 'sort'"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_clear_error(make_run, measure, said):
+    with pytest.raises(RecordError, match=said):
+        list(measure(make_run()))
+
+
+def test_a_mode_that_counts_is_seen_by_the_identities(make_run, monkeypatch):
+    monkeypatch.setattr(measurements.Tent, "_logits", lambda self, x_NCHW: self.model(x_NCHW))
+    source = load_source(make_run(), "batchnorm")
+    source.net.blocks.append(torch.nn.Dropout(0.5))
+    monkeypatch.setattr(measurements, "load_source", lambda run, name: source)
+    measured = identities(make_run(), "batchnorm", "fog", batch_size=20, num_batches=3, lr=0.01)
+    assert {row.metric: row.value for row in measured}["eval_difference"] > 0
