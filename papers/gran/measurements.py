@@ -93,7 +93,7 @@ def jumps(
 
     pair_slope_max_EPS: the largest; a K-Lipschitz score has at most 1.
     pairs_above_percent_EPS: how many pairs are above 1.
-    inverse_slope: 1 over the largest slope of all; below 1 a pair contradicts the bound on the whole.
+    inverse_slope: 1 over the largest slope; below 1 a pair contradicts the bound on the whole.
     """
     module, images_NCHW = _critic(run, weights, "leaky_relu", width, steps, num_images)
     real_NCHW, fake_NCHW = images_NCHW.chunk(2)
