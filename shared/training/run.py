@@ -110,7 +110,12 @@ def _train_or_measure(run: Run, checkpoint: Path, out: Console) -> Computed:
 def _call(entry: Callable[..., Any], settings: RunSettings, *arguments: Any) -> Any:
     """Calls the paper's code with the settings as keyword arguments."""
     check_arguments(entry, settings)
-    return entry(*arguments, **settings.settings)
+    try:
+        return entry(*arguments, **settings.settings)
+    except RecordError:
+        raise
+    except ValueError as error:
+        raise RecordError(f"{settings.key}: {settings.entry}: {error}") from error
 
 
 def _outcome(run: Run, outcome: Outcome) -> Outcome:

@@ -172,10 +172,16 @@ def test_showing_leaves_the_generator_as_it_was_whatever_happens():
     assert module.generator.training
 
 
-def test_mixed_precision_is_refused(capfd):
-    setting = "trainer.precision=bf16-mixed"
-    assert main(["fake_adversarial", "gan", "hinge", "--seed", "0", "--set", setting]) != 0
-    assert "got bf16-mixed, expected 32-true" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("trainer.precision=bf16-mixed", "got bf16-mixed, expected 32-true"),
+        ("settings.n_dis=0", "gan/hinge/seed-0: module:Gan: got n_dis 0"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_message(setting, said, capfd):
+    assert main(["fake_adversarial", "gan", "hinge", "--seed", "0", "--set", setting]) == 1
+    assert said in capfd.readouterr().err
 
 
 def test_losses_are_those_of_the_papers():
