@@ -123,6 +123,8 @@ def _critic(
     run: Run, weights: Weights, activation: str, width: int, steps: int, num_images: int
 ) -> tuple[GranGAN, Tensor]:
     """A GAN in float64 and images, half of them real and half its own fakes."""
+    if weights not in ("random", "trained"):
+        raise ValueError(f"weights: got {weights!r}, expected random or trained")
     module = GranGAN("gran", width, 1, activation=activation, loss="non_saturating")
     data_NCHW = _real_images(run)
     if weights == "trained":

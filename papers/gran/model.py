@@ -33,9 +33,13 @@ class CNNCritic(nn.Sequential):
         width: channels of the first convolution, doubled by each of the next two.
         in_channels: of the images.
         activation: after each convolution; a key of `ACTIVATIONS`.
+
+    Raises: ValueError for an activation that there is not.
     """
 
     def __init__(self, width: int, in_channels: int, activation: str = "leaky_relu") -> None:
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"got {activation!r}, expected of {', '.join(ACTIVATIONS)}")
         sizes = (in_channels, width, 2 * width, 4 * width)
         layers: list[nn.Module] = []
         for c_in, c_out in pairwise(sizes):

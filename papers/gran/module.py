@@ -79,12 +79,18 @@ class GranGAN(Adversarial):
         self.decay, self.equal_steps = decay, equal_steps
         self.generator: nn.Module
         self.critic: nn.Module
-        if network == "cnn":
-            self.generator = CNNGenerator(width, channels, self.noise_size)
-            self.critic = CNNCritic(width, channels, activation)
-        else:
-            self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
-            self.critic = ResNetCritic(width, channels)
+        match network, activation:
+            case "cnn", _:
+                self.generator = CNNGenerator(width, channels, self.noise_size)
+                self.critic = CNNCritic(width, channels, activation)
+            case "resnet", "leaky_relu":  # Not asked for: the ResNet has ReLUs.
+                self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
+                self.critic = ResNetCritic(width, channels)
+            case _:
+                raise ValueError(
+                    f"got network {network!r} and activation {activation!r}, expected cnn, or "
+                    "resnet without an activation"
+                )
         if method == "sn":
             SpectralNorm(self.critic)
 

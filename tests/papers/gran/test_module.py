@@ -166,7 +166,16 @@ def test_rates_fall_to_zero_only_with_decay():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"method": "best"}, {"eps": -1.0}, {"lipschitz": 0.0}, {"method": "gp", "lipschitz": 2}]
+    "bad",
+    [
+        {"method": "best"},
+        {"eps": -1.0},
+        {"lipschitz": 0.0},
+        {"method": "gp", "lipschitz": 2},
+        {"activation": "swish"},
+        {"network": "mlp"},
+        {"network": "resnet", "activation": "tanh"},
+    ],
 )
 def test_bad_settings_are_refused(bad):
     with pytest.raises(ValueError, match="got"):
