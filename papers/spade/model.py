@@ -35,7 +35,6 @@ class Block(nn.Module):
 
     Args:
         method, base, num_labels, hidden: see `modulation`.
-        padding_mode: of the 3x3 convolutions.
 
     Source: figure 4 and appendix A of the paper.
     """
@@ -48,7 +47,6 @@ class Block(nn.Module):
         base: Base,
         num_labels: int,
         hidden: int,
-        padding_mode: str,
     ) -> None:
         super().__init__()
         norm = modulation(method, base, num_labels, hidden)
@@ -58,9 +56,7 @@ class Block(nn.Module):
         middle = min(c_in, c_out)
 
         def conv(c_in: int, c_out: int) -> nn.Conv2d:
-            return spectral(
-                nn.Conv2d(c_in + self.extra, c_out, 3, padding=1, padding_mode=padding_mode)
-            )
+            return spectral(nn.Conv2d(c_in + self.extra, c_out, 3, padding=1))
 
         self.norm_0, self.conv_0 = norm(c_in), conv(c_in, middle)
         self.norm_1, self.conv_1 = norm(middle), conv(middle, c_out)
@@ -87,7 +83,8 @@ class Generator(nn.Module):
     Args:
         method, base: how the map enters the blocks, and the norm in them.
         source: what the head makes the first features of: `noise`, through a linear layer, or
-            `map`, through one convolution of whole patches, so that it sees all of the layout.
+            `map`, through one convolution of whole patches. It sees all of the layout, and makes
+            constant features of a map with one label: it has no padding.
         channels: of the head, and of each block after it.
         sizes: height of the features in each block; the last is that of the images.
         num_labels: K.
@@ -95,8 +92,6 @@ class Generator(nn.Module):
         noise_size: Z.
         hidden: see `modulation`.
         aspect: width of the images over their height.
-        padding_mode: of the 3x3 convolutions outside of SPADE. Zeros tell a convolution where the
-            border is; with `replicate` the features of a constant map stay constant.
 
     Shape: noise (N, Z), map (N, K, H, aspect H) -> images (N, C, H, aspect H).
     Raises: ValueError for lists that do not fit.
@@ -114,7 +109,6 @@ class Generator(nn.Module):
         noise_size: int,
         hidden: int,
         aspect: int = 1,
-        padding_mode: str = "replicate",
     ) -> None:
         super().__init__()
         if len(channels) != len(sizes) + 1 or sizes[-1] % sizes[0]:
@@ -131,10 +125,10 @@ class Generator(nn.Module):
         else:
             self.head = nn.Conv2d(num_labels, channels[0], self.patch, stride=self.patch)
         self.blocks = nn.ModuleList(
-            Block(c_in, c_out, method, base, num_labels, hidden, padding_mode)
+            Block(c_in, c_out, method, base, num_labels, hidden)
             for c_in, c_out in pairwise(channels)
         )
-        self.last = nn.Conv2d(channels[-1], out_channels, 3, padding=1, padding_mode=padding_mode)
+        self.last = nn.Conv2d(channels[-1], out_channels, 3, padding=1)
 
     def forward(self, noise_NZ: Tensor, map_NKHW: Tensor) -> Tensor:
         if self.source == "noise":

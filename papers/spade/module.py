@@ -43,7 +43,7 @@ class Synthesis(Adversarial):
     A batch's images have the label map as their last channel.
 
     Args:
-        method, base, source, channels, sizes, hidden, aspect, padding_mode: see `Generator`.
+        method, base, source, channels, sizes, hidden, aspect: see `Generator`.
         num_labels: K.
         image_channels: of the images.
         critic_width, critic_layers, critic_scales: see `PatchCritic`.
@@ -65,7 +65,6 @@ class Synthesis(Adversarial):
         source: Literal["noise", "map"] = "noise",
         hidden: int = 128,
         aspect: int = 1,
-        padding_mode: str = "replicate",
         num_labels: int = NUM_LABELS,
         image_channels: int = 1,
         critic_width: int = 64,
@@ -87,7 +86,7 @@ class Synthesis(Adversarial):
         self.l1, self.matching, self.perceptual = l1, matching, perceptual
         self.generator = Generator(
             method, base, source, channels, sizes, num_labels, image_channels, self.noise_size,
-            hidden, aspect, padding_mode,
+            hidden, aspect,
         )  # fmt: skip
         self.critic = PatchCritic(
             image_channels + num_labels, critic_width, critic_layers, critic_scales
