@@ -21,7 +21,7 @@ NAMES = {
 METHODS = tuple(NAMES.values())
 COMPARED = ("spade", "concat", "clade", "input_only")
 SEEDS = (0, 1, 2)
-FULL = ("ade20k", "cityscapes")
+PHOTOGRAPHS = {"ade20k": "ADE20K", "cityscapes": "Cityscapes"}
 
 
 def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
@@ -48,8 +48,8 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
         ),
         _in_training(metrics, "miou", "Mean IoU during training"),
         _in_training(metrics, "fid", "Distance of the images from test collages during training"),
-        *(_full(metrics, scale, name) for name in FULL),
-        *(_samples_full(scale, name) for name in FULL),
+        _photographs(metrics),
+        *(_drawn_photographs(metrics, scale, arm) for arm in PHOTOGRAPHS),
     ]
     return [figure for figure in drawn if figure]
 
@@ -137,32 +137,32 @@ def _in_training(metrics: pl.DataFrame, metric: str, title: str) -> Figure | Non
     )
 
 
-def _full(metrics: pl.DataFrame, scale: str, experiment: str) -> Figure | None:
-    arms = arms_present(metrics, experiment, NAMES)
+def _photographs(metrics: pl.DataFrame) -> Figure | None:
+    arms = arms_present(metrics, "photographs", PHOTOGRAPHS)
     if not arms:
         return None
     return Figure(
-        f"Distance during training, {experiment}",
+        "Distance of drawn from real photographs during training",
         "FID of Inception's features, mean and range over the seeds.",
         seed_band(
             metrics,
-            experiment=experiment,
+            experiment="photographs",
             metric="fid",
             arms=arms,
-            methods=METHODS,
+            methods=tuple(PHOTOGRAPHS.values()),
             x_title="generator step",
         ),
     )
 
 
-def _samples_full(scale: str, experiment: str) -> Pictures | None:
+def _drawn_photographs(metrics: pl.DataFrame, scale: str, arm: str) -> Pictures | None:
     return pictures(
         "spade",
         scale,
-        experiment=experiment,
-        arms={"spade": NAMES["spade"]},
-        seeds=SEEDS[:1],
-        title=f"Layouts and what is drawn of them, {experiment}",
+        experiment="photographs",
+        arms=arms_present(metrics, "photographs", {arm: PHOTOGRAPHS[arm]}),
+        seeds=SEEDS,
+        title=f"Layouts and what is drawn of them, {PHOTOGRAPHS[arm]}",
         caption="Validation layouts, each with its image to the right.",
         legend="layouts and real images",
     )

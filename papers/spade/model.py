@@ -36,7 +36,7 @@ class Block(nn.Module):
     Args:
         method, base, num_labels, hidden: see `modulation`.
 
-    Source: figure 4 and appendix A of the paper.
+    Source: section 3 of the paper, and its public code.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class PatchCritic(nn.Module):
 
     Shape: (N, C, H, W) -> for each scale the activations of its layers, the scores (N, 1, h, w)
         last.
-    Source: figure 6 of the paper.
+    Source: the paper's public code.
     """
 
     def __init__(self, in_channels: int, width: int, num_layers: int, num_scales: int) -> None:

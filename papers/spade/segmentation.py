@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, interpolate, relu
+from torch.nn.functional import cross_entropy, interpolate
 
 from shared.data.loader import ArrayLoader
+from shared.norms import BatchNorm2d
 from shared.training.loaders import array_loader
 from shared.training.module import PaperModule
 from shared.training.run_context import Run
@@ -83,12 +84,11 @@ class Segmenter(nn.Module):
         super().__init__()
         sizes = (1, width, 2 * width, 4 * width)
         self.downs = nn.ModuleList(
-            nn.Conv2d(c_in, c_out, 4, stride=2, padding=1) for c_in, c_out in pairwise(sizes)
+            _layer(c_in, c_out, 4, stride=2) for c_in, c_out in pairwise(sizes)
         )
         outs = (width, width, 2 * width, 4 * width)
         self.ups = nn.ModuleList(
-            nn.Conv2d(outs[level + 1] + sizes[level], outs[level], 3, padding=1)
-            for level in (2, 1, 0)
+            _layer(outs[level + 1] + sizes[level], outs[level], 3, stride=1) for level in (2, 1, 0)
         )
         self.classify = nn.Conv2d(width, num_labels, 1)
 
@@ -96,20 +96,25 @@ class Segmenter(nn.Module):
         x, beside = images_NCHW, []
         for down in self.downs:
             beside.append(x)
-            x = relu(down(x))
+            x = down(x)
         features_NF = x.mean((2, 3))
         for up in self.ups:
             x = interpolate(x, scale_factor=2.0, mode="nearest")
-            x = relu(up(torch.cat([x, beside.pop()], 1)))
+            x = up(torch.cat([x, beside.pop()], 1))
         return features_NF, self.classify(x)
 
     @classmethod
     def load(cls, file: Path) -> Segmenter:
         """The segmenter whose weights a training left in a safetensors file, in eval mode."""
         weights = {name.removeprefix("net."): value for name, value in load_file(file).items()}
-        network = cls(len(weights["downs.0.weight"]), len(weights["classify.weight"]))
+        network = cls(len(weights["downs.0.0.weight"]), len(weights["classify.weight"]))
         network.load_state_dict(weights)
         return network.eval().requires_grad_(False)
+
+
+def _layer(c_in: int, c_out: int, kernel: int, stride: int) -> nn.Sequential:
+    conv = nn.Conv2d(c_in, c_out, kernel, stride, padding=1, bias=False)
+    return nn.Sequential(conv, BatchNorm2d(c_out), nn.ReLU())
 
 
 def split_batch(batch: Any) -> tuple[Tensor, Tensor]:
