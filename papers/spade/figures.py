@@ -64,9 +64,9 @@ def _samples(
         arms=arms_present(metrics, "collages", {arm: NAMES[arm] for arm in shown}),
         seeds=SEEDS,
         title=title,
-        caption="Twelve test layouts, each with its image to the right; the same layouts and, where "
-        "a generator gets one, the same noise in every picture. A layout in one colour has a single "
-        "label. Step 0 is before the training; the last row has the real images.",
+        caption="Twelve test layouts, each with its image to the right; the same layouts in every "
+        "picture and, where a generator gets one, the same noise. A layout in one colour has a "
+        "single label. Step 0 is before the training; the last row has the real images.",
         legend="layouts and real images",
     )
 

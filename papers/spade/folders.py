@@ -1,4 +1,4 @@
-"""ADE20K and Cityscapes, from a folder of the user's, and the paper's training on them (full scale).
+"""ADE20K and Cityscapes from a folder of the user's, and the training on them (full scale).
 
 Legend: images_NCHW in [-1, 1], whose last channel is the label map.
 """
@@ -64,7 +64,7 @@ LAYOUTS = {
     ),
     "cityscapes": Layout(
         variable="RENORM_CITYSCAPES",
-        homepage="https://www.cityscapes-dataset.com (leftImg8bit_trainvaltest, gtFine_trainvaltest)",
+        homepage="https://www.cityscapes-dataset.com (leftImg8bit and gtFine, trainvaltest)",
         images="leftImg8bit/{}/*/*_leftImg8bit.png",
         folders={"train": "train", "val": "val"},
         maps=(("leftImg8bit/", "gtFine/"), ("_leftImg8bit.png", "_gtFine_labelIds.png")),
@@ -153,9 +153,9 @@ class LayoutFolder(Dataset[tuple[Tensor, int]]):
 
 
 class FolderSynthesis(Synthesis):
-    """The paper's training on a folder of images; rows at `eval_steps`: `ImageQuality`, of Inception.
+    """The paper's training on a folder of images.
 
-    mIoU and pixel accuracy need the segmenters of other papers and are not measured.
+    Rows at `eval_steps`: what `ImageQuality` measures with the features of Inception. mIoU and pixel accuracy need the segmenters of other papers and are not measured.
 
     Args:
         name: a key of `LAYOUTS`; gives K and the aspect.

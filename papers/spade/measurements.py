@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from papers.spade.method import CLADE, base_norm, table_of
+from papers.spade.method import CLADE, Base, base_norm, table_of
 from shared.norms import SPADE, ConditionalNorm
 from shared.records.metrics import Row
 from shared.training.run_context import Run
@@ -21,7 +21,9 @@ SIDE, CHANNELS, LABELS, HIDDEN = 16, 12, 11, 8
 BORDER = 2  # pixels that feel the padding of two 3x3 convolutions
 
 
-def single_labels(run: Run, norm: str, padding: str, spade: bool = False) -> Iterator[Row]:
+def single_labels(
+    run: Run, norm: Base, padding: Literal["zeros", "reflect"], spade: bool = False
+) -> Iterator[Row]:
     """A norm after a convolution without bias of maps with one label each, all labels in a batch.
 
     output_rms: root mean square of what comes out; 0 where the label was washed out, else about 1,
@@ -37,7 +39,7 @@ def single_labels(run: Run, norm: str, padding: str, spade: bool = False) -> Ite
     """
     map_NKHW = single_label_maps(torch.arange(LABELS))
     conv = nn.Conv2d(LABELS, CHANNELS, 3, padding=1, padding_mode=padding, bias=False).double()
-    base = base_norm(norm, CHANNELS)  # type: ignore[arg-type]
+    base = base_norm(norm, CHANNELS)
     features = conv(map_NKHW)
     if spade:
         y = SPADE(base, CHANNELS, LABELS, HIDDEN).double()(features, map_NKHW)
@@ -72,9 +74,9 @@ def constant_map(run: Run, padding: Literal["zeros", "replicate"]) -> Iterator[R
 
 
 def class_table(run: Run, kernel_size: int) -> Iterator[Row]:
-    """SPADE against CLADE with the table that `table_of` gives: table_error, the largest difference.
+    """SPADE against CLADE with the table that `table_of` gives.
 
-    Random labels at every pixel: only 1x1 kernels do not mix neighbours.
+    table_error: the largest difference. Random labels at every pixel: only 1x1 kernels do not mix neighbours.
 
     Source: Tan et al. (2021), arXiv 2012.04644.
     """

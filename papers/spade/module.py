@@ -305,9 +305,7 @@ def edited(labels_NHW: Tensor) -> Tensor:
         [[[0, 3, 1]], [[0, 3, 5]]]
     """
     highest_N11 = labels_NHW.amax((1, 2), keepdim=True)
-    return torch.where(
-        labels_NHW == highest_N11, highest_N11 % (NUM_LABELS - 1) + 1, labels_NHW
-    )
+    return torch.where(labels_NHW == highest_N11, highest_N11 % (NUM_LABELS - 1) + 1, labels_NHW)
 
 
 def coloured(labels_NHW: Tensor, num_labels: int) -> Tensor:
@@ -333,7 +331,9 @@ def _glorot(layer: nn.Module) -> None:
     """Glorot's normal initialisation, as in the paper."""
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
         raw: Any = layer
-        weight = raw.parametrizations.weight.original if hasattr(raw, "parametrizations") else raw.weight
+        weight = (
+            raw.parametrizations.weight.original if hasattr(raw, "parametrizations") else raw.weight
+        )
         nn.init.xavier_normal_(weight)
         if raw.bias is not None:
             nn.init.zeros_(raw.bias)

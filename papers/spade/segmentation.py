@@ -46,7 +46,7 @@ def confusion(
 
 
 def mean_iou(confusion_KK: Tensor) -> float:
-    """Mean over the labels of |both| / |either|, in percent; labels that occur nowhere are left out.
+    """Mean over the labels of |both| / |either|, in percent; labels that occur nowhere do not count.
 
     Example:
         >>> mean_iou(torch.tensor([[2, 0, 0], [2, 4, 0], [0, 0, 0]])), 100 * (2 / 4 + 4 / 6) / 2
