@@ -155,7 +155,8 @@ class LayoutFolder(Dataset[tuple[Tensor, int]]):
 class FolderSynthesis(Synthesis):
     """The paper's training on a folder of images.
 
-    Rows at `eval_steps`: what `ImageQuality` measures with the features of Inception. mIoU and pixel accuracy need the segmenters of other papers and are not measured.
+    Rows at `eval_steps`: what `ImageQuality` measures with the features of Inception. mIoU and
+    pixel accuracy need the segmenters of other papers and are not measured.
 
     Args:
         name: a key of `LAYOUTS`; gives K and the aspect.

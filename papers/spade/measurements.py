@@ -76,7 +76,8 @@ def constant_map(run: Run, padding: Literal["zeros", "replicate"]) -> Iterator[R
 def class_table(run: Run, kernel_size: int) -> Iterator[Row]:
     """SPADE against CLADE with the table that `table_of` gives.
 
-    table_error: the largest difference. Random labels at every pixel: only 1x1 kernels do not mix neighbours.
+    table_error: the largest difference, with random labels at every pixel, which only 1x1 kernels
+        do not mix.
 
     Source: Tan et al. (2021), arXiv 2012.04644.
     """

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import l1_loss, one_hot
+from torch.nn.utils import parametrize
 
 from papers.spade.losses import PerceptualLoss, feature_matching
 from papers.spade.method import BASES, METHODS, Base, Method
@@ -82,7 +83,7 @@ class Synthesis(Adversarial):
                 f"of {', '.join(BASES)}"
             )
         super().__init__(loss="hinge", **game)
-        self.num_labels, self.decay_from = num_labels, decay_from
+        self.base, self.num_labels, self.decay_from = base, num_labels, decay_from
         self.l1, self.matching, self.perceptual = l1, matching, perceptual
         self.generator = Generator(
             method, base, source, channels, sizes, num_labels, image_channels, self.noise_size,
@@ -277,10 +278,7 @@ class CollageSynthesis(Synthesis):
         self._save_picture(f"edits-{step}", torch.cat(pairs, 1).flatten(0, 1))
 
     def _record_reach(self, sample: nn.Module, noise_NZ: Tensor, labels_NHW: Tensor) -> None:
-        from shared.norms import BatchNorm2d, GroupNorm, InstanceNorm2d
-
-        bases = [m for m in sample.modules() if isinstance(m, (GroupNorm, InstanceNorm2d))]
-        if bases or not any(isinstance(m, BatchNorm2d) for m in sample.modules()):
+        if self.base != "batch":  # the others have statistics of the sample: all can change
             return
         changed_NHW = torch.zeros_like(labels_NHW, dtype=torch.bool)
         changed_NHW[PATCH] = True
@@ -331,9 +329,7 @@ def _glorot(layer: nn.Module) -> None:
     """Glorot's normal initialisation, as in the paper."""
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
         raw: Any = layer
-        weight = (
-            raw.parametrizations.weight.original if hasattr(raw, "parametrizations") else raw.weight
-        )
-        nn.init.xavier_normal_(weight)
+        divided = parametrize.is_parametrized(layer)
+        nn.init.xavier_normal_(raw.parametrizations.weight.original if divided else raw.weight)
         if raw.bias is not None:
             nn.init.zeros_(raw.bias)

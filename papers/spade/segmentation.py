@@ -46,11 +46,11 @@ def confusion(
 
 
 def mean_iou(confusion_KK: Tensor) -> float:
-    """Mean over the labels of |both| / |either|, in percent; labels that occur nowhere do not count.
+    """Mean of |both| / |either| over the labels that occur, in percent.
 
     Example:
-        >>> mean_iou(torch.tensor([[2, 0, 0], [2, 4, 0], [0, 0, 0]])), 100 * (2 / 4 + 4 / 6) / 2
-        (58.33..., 58.33...)
+        >>> mean_iou(torch.tensor([[3, 0, 0], [1, 0, 0], [0, 0, 0]]))
+        37.5
     """
     both = confusion_KK.diagonal().double()
     either = confusion_KK.sum(0) + confusion_KK.sum(1) - both

@@ -17,10 +17,14 @@ ARMS = PAPER.experiments["collages"].arms_at("laptop")
 
 
 def generator(method="spade", base="batch", source="noise", **changes):
-    settings = dict(
-        channels=[8, 8, 6, 6, 4], sizes=[4, 8, 16, 32], num_labels=5, out_channels=1,
-        noise_size=7, hidden=4,
-    )  # fmt: skip
+    settings = {
+        "channels": [8, 8, 6, 6, 4],
+        "sizes": [4, 8, 16, 32],
+        "num_labels": 5,
+        "out_channels": 1,
+        "noise_size": 7,
+        "hidden": 4,
+    }
     return Generator(method, base, source, **settings | changes)
 
 

@@ -11,10 +11,14 @@ from papers.spade.module import PATCH, CollageSynthesis, Synthesis, coloured, ed
 
 
 def gan(method="spade", **changes):
-    settings = dict(
-        channels=[6, 6, 4, 4, 4], sizes=[4, 8, 16, 32], hidden=4, critic_width=4,
-        critic_layers=2, noise_size=7,
-    )  # fmt: skip
+    settings = {
+        "channels": [6, 6, 4, 4, 4],
+        "sizes": [4, 8, 16, 32],
+        "hidden": 4,
+        "critic_width": 4,
+        "critic_layers": 2,
+        "noise_size": 7,
+    }
     return CollageSynthesis(method=method, **settings | changes)
 
 
