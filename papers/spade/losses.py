@@ -57,11 +57,10 @@ class PerceptualLoss(nn.Module):
     def __init__(self, file: Path | None = None) -> None:
         super().__init__()
         weights = _weights(file)
-        from torchvision.models import vgg19
+        from torchvision.models.vgg import cfgs, make_layers
 
-        network = vgg19(weights=None)
-        network.load_state_dict(weights)
-        layers = network.features[: self.ENDS[-1]].eval()
+        layers = make_layers(cfgs["E"])
+        layers.load_state_dict(weights)
         for layer in layers:
             if isinstance(layer, nn.ReLU):
                 layer.inplace = False
@@ -98,4 +97,5 @@ def _weights(file: Path | None) -> dict[str, Tensor]:
         )
     # Tensors only: nothing else is unpickled.
     weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-    return weights
+    start = "features."  # the convolutions; the classifier is not needed
+    return {name.removeprefix(start): w for name, w in weights.items() if name.startswith(start)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torchvision.models import vgg19
+from torchvision.models.vgg import cfgs, make_layers
 
 from papers.spade import losses
 from papers.spade.losses import PerceptualLoss, feature_matching
@@ -25,16 +25,17 @@ def test_feature_matching_leaves_the_scores_out_and_the_real_features_constant()
 
 @pytest.fixture(scope="module")
 def vgg(tmp_path_factory):
-    """A file of weights as torchvision's, but random, and the network that has them."""
+    """A file named as torchvision's, with random weights, and the layers that have them."""
     torch.manual_seed(0)
-    network = vgg19(weights=None).eval()
+    layers = make_layers(cfgs["E"])
+    weights = {f"features.{name}": weight for name, weight in layers.state_dict().items()}
     file = tmp_path_factory.mktemp("vgg") / "vgg19.pth"
-    torch.save(network.state_dict(), file)
-    return file, network
+    torch.save(weights | {"classifier.0.bias": torch.zeros(3)}, file)
+    return file, layers
 
 
 def test_the_perceptual_loss_is_that_of_five_layers(vgg, monkeypatch):
-    file, network = vgg
+    file, layers = vgg
     monkeypatch.setattr(losses, "VGG_SHA256", sha256_of(file)[:8])
     monkeypatch.setenv(losses.VGG_VARIABLE, str(file))
     loss = PerceptualLoss()
@@ -43,7 +44,7 @@ def test_the_perceptual_loss_is_that_of_five_layers(vgg, monkeypatch):
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     x, y = (((i + 1) / 2 - mean[:, None, None]) / std[:, None, None] for i in (fake, real))
     expected, relus = 0, 0
-    for index, layer in enumerate(network.features[:30]):
+    for index, layer in enumerate(layers[:30]):
         x, y = layer(x.clone()), layer(y.clone())
         if isinstance(layer, torch.nn.ReLU):
             relus += 1
