@@ -30,9 +30,13 @@ def conv_by_hand(x_CHW, weight, bias):
     return out
 
 
-@pytest.mark.parametrize("method", ["spade", "spade_1x1"])
+KERNELS = {"spade": 3, "spade_1x1": 1}
+
+
+@pytest.mark.parametrize("method", KERNELS)
 def test_spade_is_the_equation_of_the_paper(method):
     layer = modulation(method, "instance", num_labels=3, hidden=5)(4).double()
+    assert layer.gamma.kernel_size[0] == layer.shared.kernel_size[0] == KERNELS[method]
     x = torch.randn(2, 4, 6, 6, dtype=torch.float64)
     labels = torch.randint(3, (2, 12, 12))
     got = layer(x, one_hot(labels, 3).movedim(3, 1).double()).detach().numpy()

@@ -74,6 +74,9 @@ def test_each_scale_of_the_critic_counts_as_much():
     maps = module.encoded(data[0][:, 1].long())
     large, small = (scale[-1].mean() for scale in module.critic(torch.cat([fake, maps], 1)))
     torch.testing.assert_close(module.generator_loss(fake, data), -(large + small) / 2)
+    scores = [scale[-1] for scale in module.critic(torch.cat([fake, maps], 1))]
+    by_hand = sum((1 - s).relu().mean() + (1 + s).relu().mean() for s in scores) / 2
+    torch.testing.assert_close(module.critic_loss(fake, fake, data), by_hand)
 
 
 def test_the_rate_falls_to_zero_from_the_share_on():
