@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import l1_loss
 
-from shared.data.verified import sha256_of
-from shared.records.base import RecordError
+from shared.records.base import RecordError, sha256_of
 
 VGG_VARIABLE = "RENORM_VGG19"
 VGG_SHA256 = "dcbb9e9d"  # torchvision names the file by the start of its digest

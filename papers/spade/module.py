@@ -28,8 +28,8 @@ from papers.spade.segmentation import (
     pixel_accuracy,
     split_batch,
 )
-from shared.data.verified import sha256_of
 from shared.evaluation import frechet_distance
+from shared.records.base import sha256_of
 from shared.training.adversarial import FIXED_SEED, GRID, Adversarial
 
 __all__ = ["CollageSynthesis", "SegmenterTraining", "Synthesis"]

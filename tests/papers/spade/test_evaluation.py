@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from papers.spade.module import CollageSynthesis
 from papers.spade.segmentation import Segmenter
-from shared.data.verified import sha256_of
+from shared.records.base import sha256_of
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from torchvision.models.vgg import cfgs, make_layers
 
 from papers.spade import losses
 from papers.spade.losses import PerceptualLoss, feature_matching
-from shared.data.verified import sha256_of
-from shared.records.base import RecordError
+from shared.records.base import RecordError, sha256_of
 
 
 def test_feature_matching_leaves_the_scores_out_and_the_real_features_constant():
