@@ -8,6 +8,7 @@ from __future__ import annotations
 # Name -> name of the prepared data set that `shared/data/derived/<name>.py` makes it of.
 DERIVED: dict[str, str] = {
     "fashion_mnist_c": "fashion_mnist",
+    "fashion_collages": "fashion_mnist",
 }
 
 
