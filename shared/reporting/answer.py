@@ -55,6 +55,8 @@ def answer(paper: Paper, judged: Sequence[Judged], scale: Scale) -> Answer:
         headline, tone = "Yes.", "reproduced"
     elif failed == total:
         headline, tone = "No.", "not_reproduced"
+    elif 0 < held + failed < total / 2:
+        headline, tone = "Mostly undecided.", "inconclusive"
     elif held and failed:
         headline, tone = "In part.", "inconclusive"
     elif held:

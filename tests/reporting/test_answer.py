@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -24,7 +25,7 @@ def with_verdicts(inputs, *words):
             item.claim,
             ClaimVerdict(id=item.claim.id, verdict=word, reason="", kind=item.claim.kind),
         )
-        for item, word in zip(main, words, strict=True)
+        for item, word in zip(itertools.cycle(main), words, strict=False)
     )
 
 
@@ -35,6 +36,8 @@ def with_verdicts(inputs, *words):
         (("not_reproduced", "not_reproduced"), "No.", "both main claims are not reproduced"),
         (("reproduced", "not_reproduced"), "In part.", "1 is not reproduced"),
         (("reproduced", "inconclusive"), "Yes, as far as decided.", "1 is inconclusive"),
+        (("reproduced", *["inconclusive"] * 2), "Mostly undecided.", "2 are inconclusive"),
+        (("not_reproduced", *["not_run"] * 2), "Mostly undecided.", "2 are not run"),
         (("not_run", "not_reproduced"), "No, as far as decided.", "1 is not run"),
         (("inconclusive", "not_run"), "Undecided.", "1 is inconclusive"),
         (("not_run", "not_run"), "Not run.", "both main claims are not run"),
