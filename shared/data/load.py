@@ -81,7 +81,8 @@ def _map(path: Path, expected: Array, written: int) -> NDArray[Any]:
             f"{expected.shape}. {remedy}"
         )
     # The manifest is written last. Hashing every array in each of hundreds of runs would cost more
-    # than some of them take, so that is kept for a file that was written after it.
+    # than some of them take, so that is kept for a file that was written after it: an accident
+    # shows, a date that was set back does not.
     if path.stat().st_mtime_ns >= written and sha256_of(path) != expected.sha256:
         raise DataError(f"{path}: its bytes were changed after they had been prepared. {remedy}")
     return array

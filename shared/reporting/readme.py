@@ -75,7 +75,7 @@ def table(scale: Scale) -> str:
         f"Verdicts at {SCALE_NAMES[scale]}, computed by `snakemake` and copied here by "
         f"`python -m shared.reporting readme --scale {scale} --snapshot`.",
         "",
-        "Exact claims are identities, checked to rounding; they are counted apart.",
+        "Exact claims (identities and strict bounds, to rounding) are counted apart.",
         "",
         f"| paper | does the main claim hold? | {' | '.join(WORDS.values())} | exact claims |",
         "|---|---|" + "---:|" * (len(WORDS) + 1),
