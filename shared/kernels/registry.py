@@ -52,13 +52,6 @@ class Implementation(NamedTuple):
     as_given: bool = False
 
 
-class Chosen(NamedTuple):
-    """The function of one phase, and whether it takes tensors as they are given."""
-
-    function: Callable[..., Any]
-    as_given: bool
-
-
 @dataclass(frozen=True)
 class Operator:
     """One operator family: what it computes, where that comes from, and who can compute it."""
@@ -147,12 +140,18 @@ def without_triton(device: str) -> str | None:
 
 @cache
 def _resolve(
-    name: str, choice: str, dtype: torch.dtype, device: str, size: str, variant: str
-) -> tuple[str, str]:
-    """(implementation, dtype's name); cached, since it is asked at every call of every op."""
-    operator, kind = OPERATORS[name], str(dtype).removeprefix("torch.")
+    name: str,
+    phase: str,
+    choice: str,
+    dtype: torch.dtype,
+    where: torch.device,
+    size: str,
+    variant: str,
+) -> Ran:
+    """What runs; cached, since it is asked at every call of every op."""
+    operator, kind, device = OPERATORS[name], str(dtype).removeprefix("torch."), where.type
     if choice == "auto":
-        return _fastest(operator, (variant or name, size, kind, device)), kind
+        choice = _fastest(operator, (variant or name, size, kind, device))
     if choice not in operator.implementations:
         known = ", ".join(("auto", *operator.implementations))
         raise ValueError(f"{name}: got implementation {choice!r}, expected one of {known}")
@@ -162,7 +161,7 @@ def _resolve(
             f"{name}: implementation {choice!r} was asked for a tensor on {device}, where it "
             f"cannot run: {obstacle}. Use 'auto' or 'native'"
         )
-    return choice, kind
+    return Ran(name, phase, choice, kind, device)
 
 
 def _fastest(operator: Operator, key: tuple[str, str, str, str]) -> str:
@@ -179,11 +178,12 @@ def _fastest(operator: Operator, key: tuple[str, str, str, str]) -> str:
     return "native"
 
 
-def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple[str, str]:
-    """What `choice` means for the tensor `x`: the implementation, and the name of x's type.
+def resolve(name: str, phase: str, choice: str, x: torch.Tensor, variant: str = "") -> Ran:
+    """What `choice` means for the tensor `x`: the key of the record when it runs.
 
     Args:
         name: Operator.
+        phase: `forward`, `backward` or `double_backward`.
         choice: `auto` or an implementation's name.
         x: The tensor that decides device, dtype and size.
         variant: What the measured table distinguishes within the operator.
@@ -194,12 +194,14 @@ def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple
     """
     if choice == "auto" and _forced:
         choice = _forced[-1]
-    return _resolve(name, choice, x.dtype, x.device.type, size_class(x.numel()), variant)
+    return _resolve(name, phase, choice, x.dtype, x.device, size_class(x.numel()), variant)
 
 
-def run(name: str, phase: str, choice: str, x: torch.Tensor, variant: str = "") -> Chosen:
-    """The function of one phase (`forward`, `backward`, `double_backward`); records that it ran."""
-    chosen, kind = resolve(name, choice, x, variant)
-    _ran[Ran(name, phase, chosen, kind, x.device.type)] += 1
-    implementation = OPERATORS[name].implementations[chosen]
-    return Chosen(getattr(implementation, phase), implementation.as_given)
+def run(
+    name: str, phase: str, choice: str, x: torch.Tensor, variant: str = ""
+) -> tuple[Callable[..., Any], bool]:
+    """The function of one phase, and whether it takes tensors as they are given; records it."""
+    key = resolve(name, phase, choice, x, variant)
+    _ran[key] += 1
+    implementation = OPERATORS[name].implementations[key.implementation]
+    return getattr(implementation, phase), implementation.as_given
