@@ -8,13 +8,12 @@ in up to four implementations.
 - `cpp`: kernels of this package for a CPU, compiled by the machine's own compiler;
 - `triton`: kernels of this package, on a CUDA device or under Triton's interpreter.
 
-`auto` picks by the measured table (`measured.json`), and says so where what is fastest cannot run.
+`auto` picks by the measured table (`measured.py`), and says so where what is fastest cannot run.
 An explicit choice that cannot run raises.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections import Counter
@@ -22,16 +21,16 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+
+from shared.kernels.measured import FASTEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHOICES = ("auto", "reference", "native", "cpp", "triton")
-MEASURED = Path(__file__).with_name("measured.json")
 
 
 def _none(device: str) -> str | None:
@@ -123,12 +122,10 @@ def size_class(numel: int) -> str:
     return "small" if numel < 2**15 else "medium" if numel < 2**20 else "large"
 
 
-@cache
-def measured() -> dict[tuple[str, str, str, str], str]:
-    """The measured table: (operator, size class, dtype, device type) -> fastest implementation."""
-    rows = json.loads(MEASURED.read_text()) if MEASURED.exists() else []
-    keys = ("operator", "size", "dtype", "device")
-    return {tuple(row[k] for k in keys): row["implementation"] for row in rows}
+def usual(operator: str, device: str) -> str:
+    """What `auto` runs where the measured table is silent: `cpp` on a CPU, else `native`."""
+    has_cpp = "cpp" in OPERATORS[operator].implementations
+    return "cpp" if device == "cpu" and has_cpp else "native"
 
 
 def without_triton(device: str) -> str | None:
@@ -151,7 +148,7 @@ def _resolve(
     """What runs; cached, since it is asked at every call of every op."""
     operator, kind, device = OPERATORS[name], str(dtype).removeprefix("torch."), where.type
     if choice == "auto":
-        choice = _fastest(operator, (variant or name, size, kind, device))
+        choice = _fastest(operator, (variant or name, size, kind, device, phase))
     if choice not in operator.implementations:
         known = ", ".join(("auto", *operator.implementations))
         raise ValueError(f"{name}: got implementation {choice!r}, expected one of {known}")
@@ -164,11 +161,10 @@ def _resolve(
     return Ran(name, phase, choice, kind, device)
 
 
-def _fastest(operator: Operator, key: tuple[str, str, str, str]) -> str:
-    """The measured table's choice; where the table is silent `cpp` on a CPU, else `native`."""
+def _fastest(operator: Operator, key: tuple[str, str, str, str, str]) -> str:
+    """The measured table's choice, where it can run."""
     device = key[3]
-    usual = "cpp" if device == "cpu" and "cpp" in operator.implementations else "native"
-    chosen = measured().get(key, usual)
+    chosen = FASTEST.get(key, usual(operator.name, device))
     obstacle = operator.implementations[chosen].obstacle(device)
     if obstacle is None:
         return chosen
