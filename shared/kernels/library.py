@@ -18,7 +18,8 @@ from torch.library import Library
 
 NAMESPACE = "renorm"
 LIBRARY = Library(NAMESPACE, "DEF")
-PLAIN = (torch.Tensor, torch.nn.Parameter)
+TENSORS = {torch.Tensor, torch.nn.Parameter}
+PLAIN = {*TENSORS, type(None), bool, int, float, str, list}
 
 
 class Op:
@@ -30,34 +31,51 @@ class Op:
         kernel: Callable[..., Any],
         backward: Callable[..., Any],
         setup_context: Callable[..., Any] | None,
+        only_first: bool,
     ) -> None:
-        self.op, self.kernel = op, kernel
+        self.op, self.kernel, self.only_first = op, kernel, only_first
 
         # `forward` and `setup_context` apart would have torch inspect signatures at every call.
         def forward(ctx: Any, *args: Any) -> Any:
             output = kernel(*args)
             if setup_context is not None:
                 setup_context(ctx, args, output)
-            return output
+            if not only_first:
+                return output
+            # Autograd would wrap the others too, which costs as much as computing them.
+            ctx.others = output[1:]
+            return output[0]
 
         formulas = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         self.function: Any = type(kernel.__name__, (torch.autograd.Function,), formulas)
 
     def __call__(self, *args: Any) -> Any:
         """The op's results."""
-        if not _are_plain(args):
-            return self.op(*args)
-        return (self.function.apply if torch.is_grad_enabled() else self.kernel)(*args)
+        return self.plain(*args) if are_plain(*args) else self.op(*args)
+
+    def plain(self, *args: Any) -> Any:
+        """The same for arguments that `are_plain`."""
+        if not torch.is_grad_enabled():
+            return self.kernel(*args)
+        if not self.only_first:
+            return self.function.apply(*args)
+        for arg in args:
+            if type(arg) in TENSORS and arg.requires_grad:
+                first = self.function.apply(*args)
+                return (first, *first.grad_fn.others)
+        return self.kernel(*args)
 
 
-def _are_plain(args: tuple[Any, ...]) -> bool:
+def are_plain(*args: Any) -> bool:
     """Whether nothing but autograd watches: no compiler, transform, tracing or subclass."""
-    return not (
-        torch.compiler.is_compiling()
-        or any(isinstance(a, torch.Tensor) and type(a) not in PLAIN for a in args)
-        or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
+        return False
+    for arg in args:
+        if type(arg) not in PLAIN:
+            return False
+    return (
+        torch._C._get_tracing_state() is None
+        and torch._C._functorch.peek_interpreter_stack() is None
     )
 
 
@@ -68,8 +86,12 @@ def define(
     fake: Callable[..., Any],
     backward: Callable[..., Any],
     setup_context: Callable[..., Any] | None,
+    only_first: bool = False,
 ) -> Op:
-    """Defines `renorm::name` with its kernel, fake kernel, autograd formula and vmap rule."""
+    """Defines `renorm::name` with its kernel, fake kernel, autograd formula and vmap rule.
+
+    `only_first`: its other results have no derivative.
+    """
     qualified = f"{NAMESPACE}::{name}"
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
@@ -77,7 +99,7 @@ def define(
     torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=LIBRARY)
     op = getattr(getattr(torch.ops, NAMESPACE), name).default
     torch.library.register_vmap(qualified, _vmap_by_loop(op), lib=LIBRARY)
-    return Op(op, kernel, backward, setup_context)
+    return Op(op, kernel, backward, setup_context, only_first)
 
 
 def no_third_order(name: str) -> Callable[..., Any]:

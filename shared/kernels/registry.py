@@ -8,13 +8,12 @@ in up to four implementations.
 - `cpp`: kernels of this package for a CPU, compiled by the machine's own compiler;
 - `triton`: kernels of this package, on a CUDA device or under Triton's interpreter.
 
-`auto` picks by the measured table (`measured.json`), and says so where what is fastest cannot run.
+`auto` picks by the measured table (`measured.py`), and says so where what is fastest cannot run.
 An explicit choice that cannot run raises.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections import Counter
@@ -22,16 +21,16 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+
+from shared.kernels.measured import FASTEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHOICES = ("auto", "reference", "native", "cpp", "triton")
-MEASURED = Path(__file__).with_name("measured.json")
 
 
 def _none(device: str) -> str | None:
@@ -50,13 +49,6 @@ class Implementation(NamedTuple):
     double_backward: Callable[..., Any]
     obstacle: Callable[[str], str | None] = _none
     as_given: bool = False
-
-
-class Chosen(NamedTuple):
-    """The function of one phase, and whether it takes tensors as they are given."""
-
-    function: Callable[..., Any]
-    as_given: bool
 
 
 @dataclass(frozen=True)
@@ -130,12 +122,10 @@ def size_class(numel: int) -> str:
     return "small" if numel < 2**15 else "medium" if numel < 2**20 else "large"
 
 
-@cache
-def measured() -> dict[tuple[str, str, str, str], str]:
-    """The measured table: (operator, size class, dtype, device type) -> fastest implementation."""
-    rows = json.loads(MEASURED.read_text()) if MEASURED.exists() else []
-    keys = ("operator", "size", "dtype", "device")
-    return {tuple(row[k] for k in keys): row["implementation"] for row in rows}
+def usual(operator: str, device: str) -> str:
+    """What `auto` runs where the measured table is silent: `cpp` on a CPU, else `native`."""
+    has_cpp = "cpp" in OPERATORS[operator].implementations
+    return "cpp" if device == "cpu" and has_cpp else "native"
 
 
 def without_triton(device: str) -> str | None:
@@ -147,12 +137,18 @@ def without_triton(device: str) -> str | None:
 
 @cache
 def _resolve(
-    name: str, choice: str, dtype: torch.dtype, device: str, size: str, variant: str
-) -> tuple[str, str]:
-    """(implementation, dtype's name); cached, since it is asked at every call of every op."""
-    operator, kind = OPERATORS[name], str(dtype).removeprefix("torch.")
+    name: str,
+    phase: str,
+    choice: str,
+    dtype: torch.dtype,
+    where: torch.device,
+    size: str,
+    variant: str,
+) -> Ran:
+    """What runs; cached, since it is asked at every call of every op."""
+    operator, kind, device = OPERATORS[name], str(dtype).removeprefix("torch."), where.type
     if choice == "auto":
-        return _fastest(operator, (variant or name, size, kind, device)), kind
+        choice = _fastest(operator, (variant or name, size, kind, device, phase))
     if choice not in operator.implementations:
         known = ", ".join(("auto", *operator.implementations))
         raise ValueError(f"{name}: got implementation {choice!r}, expected one of {known}")
@@ -162,14 +158,13 @@ def _resolve(
             f"{name}: implementation {choice!r} was asked for a tensor on {device}, where it "
             f"cannot run: {obstacle}. Use 'auto' or 'native'"
         )
-    return choice, kind
+    return Ran(name, phase, choice, kind, device)
 
 
-def _fastest(operator: Operator, key: tuple[str, str, str, str]) -> str:
-    """The measured table's choice; where the table is silent `cpp` on a CPU, else `native`."""
+def _fastest(operator: Operator, key: tuple[str, str, str, str, str]) -> str:
+    """The measured table's choice, where it can run."""
     device = key[3]
-    usual = "cpp" if device == "cpu" and "cpp" in operator.implementations else "native"
-    chosen = measured().get(key, usual)
+    chosen = FASTEST.get(key, usual(operator.name, device))
     obstacle = operator.implementations[chosen].obstacle(device)
     if obstacle is None:
         return chosen
@@ -179,11 +174,12 @@ def _fastest(operator: Operator, key: tuple[str, str, str, str]) -> str:
     return "native"
 
 
-def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple[str, str]:
-    """What `choice` means for the tensor `x`: the implementation, and the name of x's type.
+def resolve(name: str, phase: str, choice: str, x: torch.Tensor, variant: str = "") -> Ran:
+    """What `choice` means for the tensor `x`: the key of the record when it runs.
 
     Args:
         name: Operator.
+        phase: `forward`, `backward` or `double_backward`.
         choice: `auto` or an implementation's name.
         x: The tensor that decides device, dtype and size.
         variant: What the measured table distinguishes within the operator.
@@ -194,12 +190,14 @@ def resolve(name: str, choice: str, x: torch.Tensor, variant: str = "") -> tuple
     """
     if choice == "auto" and _forced:
         choice = _forced[-1]
-    return _resolve(name, choice, x.dtype, x.device.type, size_class(x.numel()), variant)
+    return _resolve(name, phase, choice, x.dtype, x.device, size_class(x.numel()), variant)
 
 
-def run(name: str, phase: str, choice: str, x: torch.Tensor, variant: str = "") -> Chosen:
-    """The function of one phase (`forward`, `backward`, `double_backward`); records that it ran."""
-    chosen, kind = resolve(name, choice, x, variant)
-    _ran[Ran(name, phase, chosen, kind, x.device.type)] += 1
-    implementation = OPERATORS[name].implementations[chosen]
-    return Chosen(getattr(implementation, phase), implementation.as_given)
+def run(
+    name: str, phase: str, choice: str, x: torch.Tensor, variant: str = ""
+) -> tuple[Callable[..., Any], bool]:
+    """The function of one phase, and whether it takes tensors as they are given; records it."""
+    key = resolve(name, phase, choice, x, variant)
+    _ran[key] += 1
+    implementation = OPERATORS[name].implementations[key.implementation]
+    return getattr(implementation, phase), implementation.as_given

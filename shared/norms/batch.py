@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shared.kernels import norm_with_statistics
-from shared.norms.statistics import Moments, standardise
+from shared.norms.statistics import Found, Moments, standardise
 
 SOURCES = ("auto", "batch", "running")
 ACTIVATIONS = {"relu": nn.functional.relu, "silu": nn.functional.silu}
@@ -94,19 +94,16 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
         assert self.num_batches_tracked is not None and self.running_var is not None
         return 1.0 / self.num_batches_tracked.to(self.running_var.dtype)
 
-    @torch.no_grad()
     def track(self, statistics: Moments) -> None:
         """running <- (1 - share) running + share statistics."""
-        if self.running_mean is None or self.running_var is None:
+        mean, var = self.running_mean, self.running_var
+        if mean is None or var is None:
             return
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        var = statistics.var
-        if self.running_variance == "unbiased":
-            var = var * (statistics.count / (statistics.count - 1))
-        share = self.tracked_share()
-        self.running_mean.lerp_(statistics.mean.to(self.running_mean.dtype), share)
-        self.running_var.lerp_(var.to(self.running_var.dtype), share)
+        unbiased = self.running_variance == "unbiased"
+        factor = statistics.count / (statistics.count - 1) if unbiased else 1.0
+        statistics.track_(mean, var, self.tracked_share(), factor)
 
     def normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """The layer with a weight and bias from outside: (C,), or broadcasting against x."""
@@ -131,7 +128,7 @@ class _OpenBatchNorm(nn.modules.batchnorm._BatchNorm):
             y, mean, rstd = norm_with_statistics(
                 x, weight, bias, groups=0, eps=self.eps, impl=self.impl
             )
-            statistics = Moments(mean, (rstd.pow(-2) - self.eps).clamp_min(0), count)
+            statistics = Found(mean, rstd, self.eps, count)
         else:
             y = standardise(x, statistics, weight, bias, self.eps)
         if self.training:

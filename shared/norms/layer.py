@@ -21,7 +21,13 @@ def _rows(x: Tensor, shape: tuple[int, ...], layer: str) -> Tensor:
             f"{layer}: got x of shape {tuple(x.shape)}, expected the last dimensions to be {shape}"
             ": give the layer the size of the last dimensions, or reshape x"
         )
-    return x.reshape(-1, math.prod(shape))
+    # A matrix as it is: a view would cost more than the arithmetic of a small one.
+    return x if x.dim() == 2 and len(shape) == 1 else x.reshape(-1, math.prod(shape))
+
+
+def _back(y: Tensor, x: Tensor) -> Tensor:
+    """(R, D) -> x's shape."""
+    return y if y.shape == x.shape else y.view(x.shape)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -53,7 +59,8 @@ class LayerNorm(nn.LayerNorm):
         rows = _rows(x, tuple(self.normalized_shape), "LayerNorm")
         weight = None if self.weight is None else self.weight.flatten()
         bias = None if self.bias is None else self.bias.flatten()
-        return norm(rows, weight, bias, groups=1, eps=self.eps, impl=self.impl).view(x.shape)
+        y = norm(rows, weight, bias, groups=1, eps=self.eps, impl=self.impl)
+        return _back(y, x)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -94,7 +101,7 @@ class RMSNorm(nn.RMSNorm):
             y = norm(rows, weight, groups=1, centre=False, eps=eps, impl=self.impl)
         else:
             y = _partial_rms(rows, weight, self.fraction, eps)
-        return y.view(x.shape)
+        return _back(y, x)
 
     def extra_repr(self) -> str:
         part = "" if self.fraction == 1 else f", fraction={self.fraction}"

@@ -7,9 +7,12 @@ statistics too. Legend: N samples, C channels.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from shared.kernels.norm import track_, variance
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,30 @@ class Moments:
     def detach(self) -> Moments:
         """The same numbers without their history."""
         return Moments(self.mean.detach(), self.var.detach(), self.count)
+
+    @torch.no_grad()
+    def track_(self, mean: Tensor, var: Tensor, share: float | Tensor, factor: float) -> None:
+        """(mean, var) <- (1 - share) (mean, var) + share (self.mean, factor self.var), in place."""
+        mean.lerp_(self.mean.to(mean.dtype), share)
+        var.lerp_((self.var * factor).to(var.dtype), share)
+
+
+class Found(Moments):
+    """Moments that the fused norm found, of a batch; var is worked out where it is asked for."""
+
+    rstd: Tensor
+    eps: float
+
+    def __init__(self, mean: Tensor, rstd: Tensor, eps: float, count: int) -> None:
+        for name, value in (("mean", mean), ("rstd", rstd), ("eps", eps), ("count", count)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def var(self) -> Tensor:
+        return variance(self.rstd, self.eps)
+
+    def track_(self, mean: Tensor, var: Tensor, share: float | Tensor, factor: float) -> None:
+        track_((mean, var), self.mean, self.rstd, eps=self.eps, share=share, factor=factor)
 
 
 def spread(value: Tensor, x: Tensor) -> Tensor:

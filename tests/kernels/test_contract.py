@@ -266,7 +266,10 @@ def test_third_order_raises(case: Case, impl: str, device: str) -> None:
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # within torch
 @pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
 @pytest.mark.parametrize("groups", [0, 1, 2])
-def test_opcheck_norm(groups: int, layout: str, device: str) -> None:
+@pytest.mark.parametrize("impl", ["native", "cpp"])
+def test_opcheck_norm(impl: str, groups: int, layout: str, device: str) -> None:
+    if impl == "cpp" and device != "cpu":
+        pytest.skip("its kernels are for a CPU")
     x = torch.randn(4, 6, 5, device=device)
     if layout == "channels-last":
         x = x.transpose(1, 2).contiguous().transpose(1, 2)
@@ -274,11 +277,11 @@ def test_opcheck_norm(groups: int, layout: str, device: str) -> None:
     w, b = torch.randn(2, 1, 6, 1, device=device).unbind()
     w, b = w.requires_grad_(), b.requires_grad_()
     for affine in ((w, b), (w, None), (None, None)):
-        args = (x, *affine, groups, True, 1e-5, "native")
+        args = (x, *affine, groups, True, 1e-5, impl)
         torch.library.opcheck(norm_ops.norm_op.op, args)
         y, mean, rstd = norm_ops.norm_op(*args)
         grad = torch.randn_like(y).requires_grad_()
-        tail = (mean, rstd, groups, True, [True] * 3, "native")
+        tail = (mean, rstd, groups, True, [True] * 3, impl)
         torch.library.opcheck(norm_ops.norm_backward_op.op, (grad, x, affine[0], *tail))
         plain = [None if t is None else t.detach() for t in (x, affine[0])]
         v = torch.randn_like(x).detach()

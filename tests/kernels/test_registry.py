@@ -12,7 +12,7 @@ from shared.kernels.registry import Implementation, Operator, register, size_cla
 
 
 def forget() -> None:
-    for cached in (registry._resolve, registry.measured, cpp.obstacle, build.load):
+    for cached in (registry._resolve, cpp.obstacle, build.load):
         cached.cache_clear()
     forget_ran()
 
@@ -55,9 +55,9 @@ def test_triton_without_a_device_raises(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_auto_reads_the_measured_table(monkeypatch: pytest.MonkeyPatch) -> None:
     row = ("layer_norm", "small", "float32", "cpu")
-    monkeypatch.setattr(registry, "measured", lambda: {row: "reference"})
-    norm(torch.ones(1, 2), groups=1)
-    assert implementations() == {"reference"}
+    monkeypatch.setitem(registry.FASTEST, (*row, "backward"), "reference")
+    norm(torch.ones(1, 2, requires_grad=True), groups=1).sum().backward()
+    assert {k.phase: k.implementation for k in ran()} == {"forward": "cpp", "backward": "reference"}
     forget_ran()
     norm(torch.ones(1, 2, dtype=torch.float64), groups=1)
     assert implementations() == {"cpp"}

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from shared.kernels.norm import track_
 from shared.norms import (
     BatchNorm1d,
     BatchNorm2d,
@@ -232,3 +233,19 @@ def test_evaluation_in_float16_is_computed_in_float32() -> None:
     assert 367 < layer(x)[1] < 368
     layer.running_var.zero_()  # 1e-8 is 0 in float16
     assert layer(x)[0] == 0
+
+
+@pytest.mark.parametrize("share", [0.1, 0.7, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_one_call_tracks_as_the_formula_does(dtype: torch.dtype, share: float) -> None:
+    mean, rstd = torch.randn(37, dtype=dtype), torch.rand(37, dtype=dtype) + 0.5
+    rstd[0] = 400.0  # eps = 1e-5 bounds it by 316: a variance of 0, rounded
+    running = torch.randn(37, dtype=dtype), torch.rand(37, dtype=dtype)
+    var = (1 / rstd.square() - 1e-5).clamp_min(0) * 1.25
+    expected = [old + share * (new - old) for old, new in zip(running, (mean, var), strict=True)]
+    versions = [t._version for t in running]
+    track_(running, mean, rstd, eps=1e-5, share=share, factor=1.25)
+    for got, wanted in zip(running, expected, strict=True):
+        assert torch.allclose(got, wanted, rtol=1e-6, atol=1e-7)
+    # Autograd must see that they were changed in place.
+    assert all(t._version > before for t, before in zip(running, versions, strict=True))

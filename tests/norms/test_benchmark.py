@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from shared.norms.benchmark.__main__ import machine, table
-from shared.norms.benchmark.measure import gate, interleaved, kept_mib, measure, measure_step
+from shared.norms.benchmark.__main__ import machine, main, table, table_text
+from shared.norms.benchmark.measure import (
+    PASSED,
+    gate,
+    interleaved,
+    kept_mib,
+    measure,
+    measure_step,
+)
 from shared.norms.benchmark.peers import present
 from shared.norms.benchmark.rows import Row, rows
 from shared.norms.benchmark.steps import Step, bottleneck_shapes, steps
-from shared.records.benchmark import PASSED, Line
+from shared.records import benchmark as record
+from shared.records.base import read_record
 
 ROWS = {row.operator: row for row in reversed(rows("cpu"))}
 
@@ -56,7 +66,7 @@ def test_a_wrong_operator_gets_no_number() -> None:
     ours = {"native": lambda *a: right.ours["native"](*a) * 1.01}
     wrong = dataclasses.replace(right, dtype="float32", ours=ours)
     (only,) = measure(wrong, compiled=False, repeats=1, device="cpu")
-    assert only.milliseconds == {} and "native: result 0 is off by" in only.gate
+    assert only["milliseconds"] == {} and "native: result 0 is off by" in only["gate"]
 
 
 def test_a_wrong_step_gets_no_number() -> None:
@@ -64,18 +74,18 @@ def test_a_wrong_step_gets_no_number() -> None:
         return lambda device, dtype: lambda: [torch.full((2,), factor, dtype=dtype)]
 
     line = measure_step(Step("clip", "toy", {"ours:native": make(1.1), "torch": make(1)}), 1, "cpu")
-    assert line.milliseconds == {} and "result 0 is off by" in line.gate
+    assert line["milliseconds"] == {} and "result 0 is off by" in line["gate"]
     right = Step("clip", "toy", {"ours:native": make(1), "torch": make(1)})
-    assert set(measure_step(right, 1, "cpu").milliseconds) == {"ours:native", "torch"}
+    assert set(measure_step(right, 1, "cpu")["milliseconds"]) == {"ours:native", "torch"}
 
 
 def test_all_phases_are_measured_beside_torch() -> None:
     row = dataclasses.replace(small("rms_norm"), dtype="float32")
     lines = measure(row, compiled=False, repeats=2, device="cpu")
-    assert [m.phase for m in lines] == ["forward", "backward", "double_backward"]
-    assert all({"ours:native", "torch"} <= set(m.milliseconds) for m in lines)
-    assert lines[0].floor_ms is not None and lines[2].floor_ms is None
-    assert lines[0].kept_mib.keys() == lines[0].milliseconds.keys()
+    assert [m["phase"] for m in lines] == ["forward", "backward", "double_backward"]
+    assert all({"ours:auto", "ours:native", "torch"} <= set(m["milliseconds"]) for m in lines)
+    assert lines[0]["floor_ms"] is not None and lines[2]["floor_ms"] is None
+    assert lines[0]["kept_mib"].keys() == lines[0]["milliseconds"].keys()
 
 
 def test_memory_is_what_the_backward_needs_beside_the_inputs() -> None:
@@ -91,19 +101,41 @@ def test_candidates_take_turns() -> None:
     assert order == ["a", "b"] * 4  # the first of each warms up
 
 
-def test_the_table_of_auto_takes_the_fastest() -> None:
+def test_the_table_of_auto_names_what_is_faster_than_the_usual() -> None:
     row = dataclasses.replace(small("layer_norm"), dtype="float32")
-    slow = {"ours:native": 2.0, "ours:triton": 1.5, "torch": 1.0}
-    line = Line(
-        operator="layer_norm",
-        shape=row.label,
-        phase="forward",
-        gate=PASSED,
-        milliseconds=slow,
-        floor_ms=None,
-    )
-    (entry,) = table([line], [row], "cuda")
-    assert entry["implementation"] == "triton" and entry["size"] == "small"
+    line = {"operator": "layer_norm", "shape": row.label, "gate": PASSED, "floor_ms": None}
+    times = {"ours:auto": 0.1, "ours:native": 2.0, "ours:triton": 1.5, "torch": 1.0}
+    noise = times | {"ours:triton": 1.95}
+    lines = [
+        line | {"phase": "forward", "milliseconds": times},
+        line | {"phase": "backward", "milliseconds": noise},
+    ]
+    found = table(lines, [row], "cuda")
+    assert found == {("layer_norm", "small", "float32", "cuda", "forward"): "triton"}
+
+
+def test_the_table_is_python_that_reads_back() -> None:
+    entries = {("norm", "small", "float32", "cpu", "forward"): "native"}
+    empty = '"""Text."""\n\nFASTEST: dict[str, str] = {}\n'
+    for text in (empty, table_text(empty, {**entries, ("a",): "b"})):
+        names: dict[str, object] = {}
+        exec(table_text(text, entries), names)
+        assert names["FASTEST"] == entries
+    assert table_text(text, {}) == empty
+
+
+def test_what_is_written_is_the_record_that_the_page_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "new" / "benchmark.json"
+    tiny = dataclasses.replace(small("rms_norm"), dtype="float32")
+    monkeypatch.setattr("shared.norms.benchmark.__main__.rows", lambda device: [tiny])
+    arguments = ["benchmark", "--out", str(out), "--only", "rms", "--repeats", "1"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert main() == 0
+    found = read_record(out, record.Benchmark)
+    assert [line.phase for line in found.lines] == ["forward", "backward", "double_backward"]
+    assert all(line.gate == record.PASSED and line.ours > 0 for line in found.lines)
 
 
 def test_shapes_of_a_bottleneck_net() -> None:

@@ -236,6 +236,11 @@ def test_imports_of_computed_names_are_where_the_rules_expect_them():
     }
 
 
+def test_the_table_that_auto_reads_is_part_of_the_code_of_runs():
+    """Another choice may change the last digits of a result."""
+    assert "shared.kernels.measured" in CodeIndex().closure("shared.norms")
+
+
 def test_the_code_of_runs_does_not_hang_on_claims_reports_or_the_workflow():
     found = CodeIndex().closure("shared.training.run")
     parts = {name.split(".")[1] for name in found if "." in name}

@@ -6,6 +6,7 @@ take tensors as the op gets them: on small ones every view would cost more than 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -19,9 +20,12 @@ from shared.kernels import build
 from shared.kernels.norm.layout import Cotangents, Given, Gradients, laid_out_as, sum_to
 
 SOURCE = Path(__file__).with_name("source") / "norm.cpp"
-SHA256 = "d45aaacd2c4b97c74db893af0c8f763ee614a41b050dbfd988f871f0fbfd856c"
+SHA256 = "a224d3d7e800b95ab50d7072129839e90edd5d3085b6db0036899f3d3736a97b"
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
-PACK = struct.Struct("17q13Pd").pack  # as `Args` in norm.h
+# As `Args` in norm.h: what follows from shapes and strides, and what each call has of its own.
+PACK_PLAN = struct.Struct("16q").pack
+PACK_CALL = struct.Struct("q13Pd").pack
+PACK_TRACK = struct.Struct("2q4P3d").pack  # as `Track` in norm.cpp
 BLOCK = 2**15  # elements: the least work of a block, which is what threads share
 MAX_BLOCKS = 16
 
@@ -47,7 +51,7 @@ def _function(phase: str) -> Callable[[bytes], None]:
 class Plan(NamedTuple):
     """What follows from shapes and strides alone."""
 
-    head: tuple[int, ...]  # of `Args`: from `columns` to `each`
+    head: bytes  # of `Args`
     num_groups: int
     wide: torch.dtype
     columns: bool
@@ -64,6 +68,7 @@ def _plan(
     weight_shape: torch.Size | None,
     dtype: torch.dtype,
     groups: int,
+    centre: bool,
 ) -> Plan:
     n, c = shape[:2]
     s = shape[2:].numel()
@@ -99,7 +104,9 @@ def _plan(
     shared = shared and blocks > 1
     count = c if groups == 0 else n * groups
     serial = shape.numel() < BLOCK
-    return Plan((columns, *head), count, wide, columns, w, max(blocks, 1), shared, serial)
+    blocks = max(blocks, 1)
+    packed = PACK_PLAN(DTYPES[dtype], columns, centre, *head, math.prod(w) * shared, blocks)
+    return Plan(packed, count, wide, columns, w, blocks, shared, serial)
 
 
 def _dense(x: Tensor) -> Tensor:
@@ -122,20 +129,10 @@ def _weight(value: Tensor | None, plan: Plan) -> Tensor | None:
     return value.contiguous()
 
 
-def _call(
-    phase: str,
-    x: Tensor,
-    plan: Plan,
-    centre: bool,
-    w_numel: int,
-    tensors: tuple[Tensor | None, ...],
-    eps: float,
-) -> None:
-    columns, *rest = plan.head
+def _call(phase: str, plan: Plan, tensors: tuple[Tensor | None, ...], eps: float) -> None:
     threads = 1 if plan.serial else torch.get_num_threads()
     pointers = [0 if t is None else t.data_ptr() for t in tensors]
-    head = DTYPES[x.dtype], columns, threads, centre
-    _function(phase)(PACK(*head, *rest, w_numel, plan.blocks, *pointers, eps))
+    _function(phase)(plan.head + PACK_CALL(threads, *pointers, eps))
 
 
 def forward(
@@ -149,13 +146,13 @@ def forward(
     """As `reference.forward`."""
     x = _dense(x)
     shape = None if weight is None else weight.shape
-    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, groups)
+    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, groups, centre)
     y = torch.empty_like(x)
     mean = x.new_empty(plan.num_groups, dtype=plan.wide)
     rstd = torch.empty_like(mean)
     weight, bias = _weight(weight, plan), _weight(bias, plan)
     tensors = x, None, None, weight, bias, None, None, mean, rstd, y, None, None, None
-    _call("renorm_forward", x, plan, centre, 0, tensors, eps)
+    _call("renorm_forward", plan, tensors, eps)
     return y, mean, rstd
 
 
@@ -182,23 +179,37 @@ def _backward(
     v, p, q = cotangents
     x, weight = _dense(given.x), given.weight
     shape = None if weight is None else weight.shape
-    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, given.groups)
+    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, given.groups, given.centre)
     v = None if v is None else laid_out_as(v, x)
     out = torch.empty_like(x)
     out2 = None if v is None else torch.empty_like(x)
     dw = db = None
-    w_numel = 0
     w = _weight(weight, plan)
     if w is not None and wants_weight:
         size = (plan.blocks, w.numel()) if plan.shared else (w.numel(),)
         dw = w.new_zeros(size)
         db = w.new_zeros(size) if v is None else None
-        w_numel = w.numel() if plan.shared else 0
     p, q = _weight(p, plan), _weight(q, plan)
     statistics = given.mean, given.rstd
     tensors = x, laid_out_as(grad, x), v, w, None, p, q, *statistics, out, out2, dw, db
-    _call("renorm_backward", x, plan, given.centre, w_numel, tensors, 0.0)
+    _call("renorm_backward", plan, tensors, 0.0)
     return out, out2, _gradient(dw, weight, plan), _gradient(db, weight, plan)
+
+
+def track_(
+    running: tuple[Tensor, Tensor],
+    mean: Tensor,
+    rstd: Tensor,
+    eps: float,
+    share: float,
+    factor: float,
+) -> None:
+    """As `running.track_`, for contiguous tensors of one type, float32 or float64."""
+    pointers = [t.data_ptr() for t in (mean, rstd, *running)]
+    head = DTYPES[mean.dtype], mean.numel()
+    _function("renorm_track")(PACK_TRACK(*head, *pointers, eps, share, factor))
+    for t in running:
+        torch.autograd.graph.increment_version(t)
 
 
 def _gradient(partial: Tensor | None, weight: Tensor | None, plan: Plan) -> Any:
@@ -207,7 +218,7 @@ def _gradient(partial: Tensor | None, weight: Tensor | None, plan: Plan) -> Any:
         return None
     total = partial.sum(0) if plan.shared else partial
     if weight.dim() == 1:
-        return total.to(weight.dtype)
+        return total if total.dtype == weight.dtype else total.to(weight.dtype)
     n, c, s = plan.weight_shape
     total = total.view(n, s, c).transpose(1, 2) if plan.columns else total.view(n, c, s)
     given = weight.shape

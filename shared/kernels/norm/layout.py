@@ -36,10 +36,10 @@ def num_groups(x: Tensor, groups: int) -> int:
     return x.shape[1] if groups == 0 else x.shape[0] * groups
 
 
-def group_size(x: Tensor, groups: int) -> int:
-    """Elements of one group; x may have any number of positions' dimensions."""
-    positions = math.prod(x.shape[2:])
-    return x.shape[0] * positions if groups == 0 else x.shape[1] // groups * positions
+def group_size(shape: torch.Size, groups: int) -> int:
+    """Elements of one group of x of that shape, whose positions may have any dimensions."""
+    positions = math.prod(shape[2:])
+    return shape[0] * positions if groups == 0 else shape[1] // groups * positions
 
 
 def spread(value: Tensor, x: Tensor, groups: int) -> Tensor:

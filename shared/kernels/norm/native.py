@@ -112,7 +112,7 @@ def _rms_forward(
     wide = torch.promote_types(x.dtype, torch.float32)
     if is_rows(x, groups):
         length = torch.linalg.vector_norm(x, dim=1, dtype=wide).flatten()
-        rstd = length.square_().div_(group_size(x, groups)).add_(eps).rsqrt_()
+        rstd = length.square_().div_(group_size(x.shape, groups)).add_(eps).rsqrt_()
     else:
         rstd = group_mean(x.to(wide) ** 2, groups).add_(eps).rsqrt_()
     y = x * spread(rstd, x, groups)

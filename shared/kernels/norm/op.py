@@ -5,7 +5,8 @@ Legend: N samples, C channels, S positions.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -139,9 +140,8 @@ def _norm_fake(
 
 
 def _norm_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight, bias, ctx.groups, ctx.centre, _, ctx.impl = inputs
+    x, weight, _, ctx.groups, ctx.centre, _, ctx.impl = inputs
     _, mean, rstd = output
-    ctx.has_bias = bias is not None
     ctx.mark_non_differentiable(mean, rstd)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(x, weight, mean, rstd)
@@ -153,9 +153,9 @@ def _norm_autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[An
     x, weight, mean, rstd = ctx.saved_tensors
     need = list(ctx.needs_input_grad[:3])
     given = Given(x, weight, mean, rstd, ctx.groups, ctx.centre)
-    results = norm_backward_op(grad, *given, need, ctx.impl)
-    pick = [t if n else None for t, n in zip(results, need, strict=True)]
-    return (*pick, None, None, None, None)
+    dx, dw, db = norm_backward_op(grad, *given, need, ctx.impl)
+    dx, dw, db = dx if need[0] else None, dw if need[1] else None, db if need[2] else None
+    return dx, dw, db, None, None, None, None
 
 
 def _flattened(given: Given) -> Given:
@@ -246,6 +246,7 @@ norm_op = library.define(
     _norm_fake,
     _norm_autograd,
     _norm_setup,
+    only_first=True,
 )
 norm_backward_op = library.define(
     "norm_backward",
@@ -267,8 +268,19 @@ norm_double_backward_op = library.define(
 )
 
 
-def _check(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int) -> None:
-    if x.dim() < 2 or not x.is_floating_point():
+class Kind(NamedTuple):
+    """Shape and type: all of a tensor that arguments are checked by."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+def _kind(t: Tensor | None) -> Kind | None:
+    return None if t is None else Kind(t.shape, t.dtype)
+
+
+def _check(x: Kind, weight: Kind | None, bias: Kind | None, groups: int) -> None:
+    if len(x.shape) < 2 or not x.dtype.is_floating_point:
         raise ValueError(
             f"norm: got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, C, ...) of a "
             "floating-point type: reshape or convert it"
@@ -285,26 +297,35 @@ def _check(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int) -
             "a weight of ones"
         )
     if weight is not None:
-        _check_parameter(weight, x)
+        _check_parameter(weight.shape, x.shape)
+    wide = torch.promote_types(x.dtype, torch.float32)
     for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None and value.dtype not in (x.dtype, _wide(x)):
+        if value is not None and value.dtype not in (x.dtype, wide):
             raise TypeError(
                 f"norm: got {name} of type {value.dtype} with x of {x.dtype}, expected {x.dtype} "
-                f"or {_wide(x)}: convert one of them"
+                f"or {wide}: convert one of them"
             )
+    if group_size(x.shape, groups) == 0:
+        raise ValueError(
+            f"norm: got x of shape {tuple(x.shape)}, whose groups hold no element, expected at "
+            "least one: an empty batch has no batch statistics"
+        )
 
 
-def _check_parameter(value: Tensor, x: Tensor) -> None:
-    if value.dim() == 1 and value.shape[0] == x.shape[1]:
+_check_once = lru_cache(4096)(_check)
+
+
+def _check_parameter(shape: torch.Size, x: torch.Size) -> None:
+    if len(shape) == 1 and shape[0] == x[1]:
         return
-    if value.dim() == x.dim():
-        pairs = list(zip(value.shape, x.shape, strict=True))
+    if len(shape) == len(x):
+        pairs = list(zip(shape, x, strict=True))
         positions = all(v == s for v, s in pairs[2:]) or all(v == 1 for v, _ in pairs[2:])
         if positions and all(v in (1, s) for v, s in pairs[:2]):
             return
     raise ValueError(
-        f"norm: got a weight or bias of shape {tuple(value.shape)} for x of {tuple(x.shape)}, "
-        f"expected ({x.shape[1]},) or x's shape with 1 for N, for C or for all positions"
+        f"norm: got a weight or bias of shape {tuple(shape)} for x of {tuple(x)}, "
+        f"expected ({x[1]},) or x's shape with 1 for N, for C or for all positions"
     )
 
 
@@ -319,13 +340,12 @@ def norm_with_statistics(
     impl: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `norm`, and the statistics of each group: (y, mean, rstd), the latter two detached."""
-    _check(x, weight, bias, groups)
-    if group_size(x, groups) == 0:
-        raise ValueError(
-            f"norm: got x of shape {tuple(x.shape)}, whose groups hold no element, expected at "
-            "least one: an empty batch has no batch statistics"
-        )
-    result: tuple[Tensor, Tensor, Tensor] = norm_op(x, weight, bias, groups, centre, eps, impl)
+    args = x, weight, bias, groups, centre, eps, impl
+    plain = library.are_plain(*args)
+    # A compiler must see the checks, and may have sizes that no cache can hold.
+    check: Any = _check_once if plain else _check
+    check(_kind(x), _kind(weight), _kind(bias), groups)
+    result: tuple[Tensor, Tensor, Tensor] = (norm_op.plain if plain else norm_op.op)(*args)
     return result
 
 

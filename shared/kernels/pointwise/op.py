@@ -220,7 +220,7 @@ def pointwise(
     # derivatives of every order: native needs no op of ours.
     if impl == "auto" and torch.compiler.is_compiling():
         return _plain(x, slope, shift, residual, weight, bias, function)
-    if resolve("pointwise", impl, x)[0] == "native":
+    if resolve("pointwise", "forward", impl, x).implementation == "native":
         run("pointwise", "forward", impl, x)
         return _plain(x, slope, shift, residual, weight, bias, function)
     flat = partial(torch.flatten, start_dim=2) if x.dim() > 2 else partial(torch.unsqueeze, dim=2)

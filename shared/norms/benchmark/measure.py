@@ -12,9 +12,12 @@ from torch import Tensor
 
 from shared.norms.benchmark.rows import Function, Row
 from shared.norms.benchmark.steps import Step
-from shared.records.benchmark import PASSED, Line
 
 Run = Callable[[], object]
+# One line of the record; `shared.records.benchmark.Line` reads it and tells what the keys mean.
+# This package writes it without: it needs torch and nothing else.
+Line = dict[str, Any]
+PASSED = "passed"
 FLUSH_BYTES = 2**28  # more than any GPU's second-level cache
 ORDERS = ("forward", "backward", "double_backward")
 
@@ -159,22 +162,18 @@ def measure(row: Row, compiled: bool, repeats: int, device: str) -> list[Line]:
         kept = {}
         if phase == "forward":
             kept = {n: kept_mib(f, inputs) for n, f in candidates.items() if "compile" not in n}
-        lines.append(
-            Line(
-                **line,
-                phase=phase,
-                gate=PASSED,
-                milliseconds=times.device,
-                wall_milliseconds=times.wall,
-                kept_mib=kept,
-                floor_ms=None if copy is None else copy * floors[phase] / 2,
-            )
-        )
+        floor = None if copy is None else copy * floors[phase] / 2
+        lines.append(_timed(line, phase, times, floor) | {"kept_mib": kept})
     return lines
 
 
 def _without_numbers(line: dict[str, str], fault: str) -> Line:
-    return Line(**line, phase="all", gate=fault, milliseconds={}, floor_ms=None)
+    return {**line, "phase": "all", "gate": fault, "milliseconds": {}, "floor_ms": None}
+
+
+def _timed(line: dict[str, str], phase: str, times: Times, floor: float | None) -> Line:
+    measured = {"milliseconds": times.device, "wall_milliseconds": times.wall, "floor_ms": floor}
+    return {**line, "phase": phase, "gate": PASSED, **measured}
 
 
 def measure_step(step: Step, repeats: int, device: str) -> Line:
@@ -188,12 +187,4 @@ def measure_step(step: Step, repeats: int, device: str) -> Line:
     fault = compare(ours(), truth(), torch.float32)
     if fault != PASSED:
         return _without_numbers(line, fault)
-    times = interleaved(runs, repeats, device)
-    return Line(
-        **line,
-        phase="step",
-        gate=PASSED,
-        milliseconds=times.device,
-        wall_milliseconds=times.wall,
-        floor_ms=None,
-    )
+    return _timed(line, "step", interleaved(runs, repeats, device), None)

@@ -62,12 +62,12 @@ class Table:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.implementations = ("native", "cpp") if device == "cpu" else ("native", "triton")
+        self.implementations = ("auto", "native", "cpp" if device == "cpu" else "triton")
         self.rows: list[Row] = []
 
-    def ours(self, function: Callable[[str], Function], only: str = "") -> dict[str, Function]:
-        """A function for each implementation that a device has; `only` one where that is all."""
-        return {i: function(i) for i in ((only,) if only else self.implementations)}
+    def ours(self, function: Callable[[str], Function], only: bool = False) -> dict[str, Function]:
+        """A function for `auto`, and for each implementation that a device has, unless `only`."""
+        return {i: function(i) for i in (("auto",) if only else self.implementations)}
 
     def add(self, *args: object, **settings: object) -> None:
         self.rows.append(Row(*args, **settings))  # type: ignore[arg-type]
@@ -124,7 +124,7 @@ class Table:
                 x, s, weight=w, bias=b, function=function, impl=impl
             )
 
-        implementations = self.ours(ours, "native" if self.device == "cpu" else "")
+        implementations = self.ours(ours, only=self.device == "cpu")
         shapes = (shape, (shape[1],), (shape[1],), (1,))
         operator = {"tanh": "dyt", "erf": "derf"}[function]
         self.add(operator, shapes, dtype, implementations, lambda x, w, b, s: f(x * s) * w + b)
@@ -214,7 +214,7 @@ class Table:
             "scaled_weight_standardisation" if scaled else "weight_standardisation",
             shapes,
             "float32",
-            {"native" if scaled else "cpp" if self.device == "cpu" else "triton": of_all(one)},
+            {"auto": of_all(one)},
             of_all(formula),
             name=f"all layers of {net}",
             orders=1,

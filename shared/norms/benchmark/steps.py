@@ -123,7 +123,7 @@ def steps(device: str) -> list[Step]:
             "agc",
             f"all layers of {name} float32",
             {
-                "ours:native": _clipping(NETS[name], clip_adaptively_),
+                "ours:auto": _clipping(NETS[name], clip_adaptively_),
                 "torch": _clipping(NETS[name], _clip_by_layer),
             },
         )
@@ -132,7 +132,7 @@ def steps(device: str) -> list[Step]:
     critics = Step(
         "spectral_norm",
         "all layers of the SN-GAN critic float32",
-        {"ours:native": _spectral, "torch": _spectral_torch},
+        {"ours:auto": _spectral, "torch": _spectral_torch},
         calls_before_gate=30,  # until both iterations have found the largest singular value
     )
     return [*clips, critics]

@@ -38,5 +38,32 @@ template <class T, class A> static void run_backward(const Args& args) {
     args.v ? run_order<T, A, true>(args) : run_order<T, A, false>(args);
 }
 
+struct Track {  // cpp.py packs the same
+    i64 dtype, count;
+    const void *mean, *rstd;
+    void *running_mean, *running_var;
+    double eps, share, factor;
+};
+
+// from + share (to - from), rounded as torch's lerp rounds it.
+template <class A> static A lerp(A from, A to, A share) {
+    const A distance = to - from;
+    return std::abs(share) < (A)0.5 ? std::fma(share, distance, from)
+                                    : std::fma(share - 1, distance, to);
+}
+
+template <class A> static void track(const Track& a) {
+    const A *mean = (const A*)a.mean, *rstd = (const A*)a.rstd;
+    A *running_mean = (A*)a.running_mean, *running_var = (A*)a.running_var;
+    for (i64 c = 0; c < a.count; ++c) {
+        const A var = std::max<A>(1 / (rstd[c] * rstd[c]) - (A)a.eps, 0) * (A)a.factor;
+        running_mean[c] = lerp<A>(running_mean[c], mean[c], a.share);
+        running_var[c] = lerp<A>(running_var[c], var, a.share);
+    }
+}
+
 extern "C" void renorm_forward(const Args* args) { RENORM_DISPATCH(run_forward) }
 extern "C" void renorm_backward(const Args* args) { RENORM_DISPATCH(run_backward) }
+extern "C" void renorm_track(const Track* args) {
+    args->dtype == 0 ? track<float>(*args) : track<double>(*args);
+}

@@ -12,12 +12,14 @@
 
 constexpr i64 CHUNK = 16;  // rows of columns that are summed before the next channels' turn
 
-struct Args {  // cpp.py packs the same
-    i64 dtype, columns, threads, centre;
+struct Args {  // cpp.py packs the same: what follows from shapes, then what each call has
+    i64 dtype, columns, centre;
     i64 outer, inner, num_p, num_q;    // columns: samples, groups (0: over the batch), S, C
     i64 x_outer, x_inner, x_p;         // strides of runs
     i64 w_outer, w_inner, w_p, each;   // strides of weights; columns: by sample, -, by position
-    i64 w_numel, blocks;
+    i64 w_numel, blocks;               // elements of a block's own weight gradients (0: shared)
+
+    i64 threads;
     const void *x, *grad, *v, *weight, *bias, *p, *q;
     void *mean, *rstd, *out, *out2, *dw, *db;
     double eps;
