@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ class RunGroup:
     finished: int
     diverged: int
     missing: int
+    kernels: tuple[str, ...]
     shared_settings: str
     runs: tuple[RunView, ...]
 
@@ -109,6 +111,7 @@ def run_groups(inputs: Inputs) -> tuple[list[RunGroup], str]:
                 finished=outcomes.count("finished"),
                 diverged=outcomes.count("diverged"),
                 missing=outcomes.count("missing"),
+                kernels=mixed_kernels(runs),
                 shared_settings=_json(shared),
                 runs=tuple(
                     _view(run, settings.get(run.key), provenance.get(run.key), budget)
@@ -117,6 +120,28 @@ def run_groups(inputs: Inputs) -> tuple[list[RunGroup], str]:
             )
         )
     return groups, _json(common)
+
+
+def mixed_kernels(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What some runs computed with other implementations than others, which may differ in rounding.
+
+    One line for each operator, phase and type, e.g. `norm forward float32: cpp on cpu in 3 runs,
+    native on cpu in 1 run`. A run that did not need an operator does not count.
+    """
+    found: dict[str, Counter[str]] = {}
+    for run in runs:
+        ran: dict[str, list[str]] = {}
+        for name in run.provenance.kernels if run.provenance else ():
+            operator, phase, implementation, dtype, device = name.split()
+            way = f"{implementation} on {device}"
+            ran.setdefault(f"{operator} {phase} {dtype}", []).append(way)
+        for name, ways in ran.items():
+            found.setdefault(name, Counter())[" and ".join(sorted(ways))] += 1
+    return tuple(
+        f"{name}: " + ", ".join(f"{way} in {count(n, 'run')}" for way, n in ways.most_common())
+        for name, ways in found.items()
+        if len(ways) > 1
+    )
 
 
 def _view(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from shared.records.base import RecordError
 from shared.reporting.cost import cost_rows, energy_notes
 from shared.reporting.inputs import read_inputs
+from shared.reporting.page import render_page
 from shared.reporting.runs import LOG_LINES, log_tail, run_groups, shared_parts
 
 from .conftest import MISSING
@@ -45,6 +47,36 @@ def test_what_is_equal_is_kept_once():
     common, rests = shared_parts([{"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}])
     assert common == {"a": {"b": 1}}
     assert rests == [{"a": {"c": 2}}, {"a": {"c": 3}}]
+
+
+def with_kernels(inputs, *kernels):
+    """The first runs of `conv` with other kernels, and no runs of it after them."""
+    conv = [run for run in inputs.runs if run.key.experiment == "conv" and run.provenance]
+    rest = [run for run in inputs.runs if run.key.experiment != "conv"]
+    changed = [
+        dataclasses.replace(run, provenance=run.provenance.model_copy(update={"kernels": ran}))
+        for run, ran in zip(conv, kernels, strict=False)
+    ]
+    return dataclasses.replace(inputs, runs=(*rest, *changed))
+
+
+def told(inputs):
+    return {group.experiment: group.kernels for group in run_groups(inputs)[0]}["conv"]
+
+
+def test_runs_of_an_experiment_with_different_kernels_are_told(inputs):
+    cpp = {"norm forward cpp float32 cpu": 9}
+    mixed = with_kernels(inputs, cpp, {"norm forward native float32 cpu": 7}, cpp, {})
+    said = "norm forward float32: cpp on cpu in 2 runs, native on cpu in 1 run"
+    assert told(mixed) == (said,)
+    assert said in render_page(mixed, [])
+
+
+def test_runs_with_the_same_kernels_or_none_are_not(inputs):
+    cpp = {"norm forward cpp float32 cpu": 9}
+    both = cpp | {"norm forward native float32 cpu": 1}
+    assert told(with_kernels(inputs, cpp, dict.fromkeys(cpp, 1), {})) == ()
+    assert told(with_kernels(inputs, both, both)) == ()
 
 
 def test_a_log_keeps_its_end_within_lines_and_characters():

@@ -301,9 +301,10 @@ def _check(x: Kind, weight: Kind | None, bias: Kind | None, groups: int) -> None
     wide = torch.promote_types(x.dtype, torch.float32)
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and value.dtype not in (x.dtype, wide):
+            expected = " or ".join(str(dtype) for dtype in dict.fromkeys((x.dtype, wide)))
             raise TypeError(
-                f"norm: got {name} of type {value.dtype} with x of {x.dtype}, expected {x.dtype} "
-                f"or {wide}: convert one of them"
+                f"norm: got {name} of type {value.dtype} with x of {x.dtype}, expected {expected}: "
+                "convert one of them"
             )
     if group_size(x.shape, groups) == 0:
         raise ValueError(
