@@ -57,6 +57,11 @@ class Provenance(Record):
     flags: dict[str, str] = Field(description="determinism, precision and implementation switches")
     started: datetime
     wall_seconds: float = Field(ge=0, description="of computing, over all resumed processes")
+    processor_seconds: float = Field(
+        ge=0,
+        description="on processors, start-up included, over all resumed processes; unlike the wall "
+        "time it does not grow when other work shares the machine",
+    )
     startup_seconds: float = Field(ge=0, description="process start to first step, last process")
     resumed_at_steps: tuple[int, ...] = ()
     peak_memory_mib: float = Field(ge=0)

@@ -18,7 +18,7 @@ class CostRow:
     runs: int
     wall: str
     slowest: str
-    cpu_hours: str
+    processor: str
     energy: str
     memory: str
     gpu_memory: str
@@ -54,7 +54,7 @@ def _row(name: str, made: Sequence[Provenance]) -> CostRow:
         runs=len(made),
         wall=duration(sum(item.wall_seconds for item in made)),
         slowest=duration(max(item.wall_seconds for item in made)),
-        cpu_hours=f"{sum(item.wall_seconds * item.threads for item in made) / 3600:.3g} h",
+        processor=duration(sum(item.processor_seconds for item in made)),
         energy=f"{energy(sum(joules))}{read}" if joules else "not measured",
         memory=memory(max(item.peak_memory_mib for item in made)),
         gpu_memory=memory(max(gpu)) if gpu else "–",

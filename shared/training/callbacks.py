@@ -32,6 +32,7 @@ class Resume(Callback):
         self._eval_every = (settings.eval_every_steps or 0) // settings.steps_at_once
         self._recorder = recorder
         self._seconds_before = 0.0
+        self._processor_seconds_before = 0.0
         self._start = time.monotonic()
         self._last_save = self._start
         self._random_streams: dict[str, Any] | None = None
@@ -40,6 +41,11 @@ class Resume(Callback):
     def wall_seconds(self) -> float:
         """Seconds of computing, those of killed processes up to their last checkpoint included."""
         return self._seconds_before + time.monotonic() - self._start
+
+    @property
+    def processor_seconds(self) -> float:
+        """Seconds on processors, start-up included; of killed processes as `wall_seconds`."""
+        return self._processor_seconds_before + time.process_time()
 
     def save(self, trainer: Trainer) -> None:
         """Writes the checkpoint of this moment."""
@@ -75,6 +81,7 @@ class Resume(Callback):
             "random_streams": _random_streams(),
             "recorder": self._recorder.state_dict(),
             "wall_seconds": self.wall_seconds,
+            "processor_seconds": self.processor_seconds,
             "resumed_at_steps": self.resumed_at_steps,
         }
 
@@ -84,6 +91,7 @@ class Resume(Callback):
         state = checkpoint["renorm"]
         self._recorder.load_state_dict(state["recorder"])
         self._seconds_before = state["wall_seconds"]
+        self._processor_seconds_before = state["processor_seconds"]
         self.resumed_at_steps = [*state["resumed_at_steps"], checkpoint["global_step"]]
         self._random_streams = state["random_streams"]
         # A training that was already at its end goes straight to the test: restore here too.

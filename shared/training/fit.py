@@ -96,6 +96,7 @@ def fit(run: Run, module: PaperModule, checkpoint: Path, console: Console) -> Co
     return Computed(
         outcome=_outcome(divergence, step),
         wall_seconds=resume.wall_seconds,
+        processor_seconds=resume.processor_seconds,
         first_step_at=progress.started_at,
         resumed_at_steps=tuple(resume.resumed_at_steps),
     )

@@ -21,4 +21,9 @@ def measure(run: Run, rows: Iterable[Row]) -> Computed:
             run.recorder.add(row.metric, row.value, row.unit, split=row.split, step=row.step)
     except FloatingPointError as error:
         outcome = Outcome(status="diverged", step=0, detail=str(error))
-    return Computed(outcome, time.time() - start, start)
+    return Computed(
+        outcome,
+        wall_seconds=time.time() - start,
+        processor_seconds=time.process_time(),
+        first_step_at=start,
+    )

@@ -53,6 +53,7 @@ def gather(
         },
         started=started,
         wall_seconds=computed.wall_seconds,
+        processor_seconds=computed.processor_seconds,
         startup_seconds=max(0.0, first_step_at - psutil.Process().create_time()),
         resumed_at_steps=computed.resumed_at_steps,
         peak_memory_mib=peak_memory_mib(),

@@ -26,6 +26,7 @@ class Computed:
 
     outcome: Outcome
     wall_seconds: float
+    processor_seconds: float
     first_step_at: float | None
     resumed_at_steps: tuple[int, ...] = ()
 

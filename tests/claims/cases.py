@@ -146,6 +146,7 @@ def make_provenance(key: RunKey, directory: Path) -> Provenance:
         flags={},
         started=datetime(2025, 1, 2, tzinfo=UTC),
         wall_seconds=1.0,
+        processor_seconds=1.0,
         startup_seconds=1.0,
         peak_memory_mib=1.0,
         peak_gpu_memory_mib=None,

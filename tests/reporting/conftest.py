@@ -355,6 +355,7 @@ def _provenance(key: RunKey, dice: random.Random, step: int, diverges: bool) -> 
         flags={"deterministic_algorithms": "true", "float32_matmul_precision": "highest"},
         started=datetime(2025, 1, 2, 3, 4, key.seed, tzinfo=UTC),
         wall_seconds=dice.uniform(3, 40),
+        processor_seconds=dice.uniform(6, 50),
         startup_seconds=dice.uniform(2, 4),
         peak_memory_mib=dice.uniform(400, 700),
         peak_gpu_memory_mib=None,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from shared.records.base import RecordError
 from shared.reporting.cost import cost_rows, energy_notes
 from shared.reporting.inputs import read_inputs
+from shared.reporting.numbers import duration
 from shared.reporting.page import render_page
 from shared.reporting.runs import LOG_LINES, log_tail, run_groups, shared_parts
 
@@ -136,8 +137,8 @@ def test_cost_sums_over_experiments(inputs):
     *rows, total = cost_rows(inputs)
     assert [row.name for row in rows] == ["init", "depth", "conv", "source", "adapt"]
     assert total.runs == sum(row.runs for row in rows) == 149
-    wall = sum(run.provenance.wall_seconds for run in inputs.runs if run.provenance)
-    assert total.cpu_hours == f"{wall / 3600:.3g} h"
+    seconds = sum(run.provenance.processor_seconds for run in inputs.runs if run.provenance)
+    assert total.processor == duration(seconds)
 
 
 def test_cost_says_which_runs_have_no_energy_and_why(inputs):

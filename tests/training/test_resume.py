@@ -73,11 +73,13 @@ def test_a_crash_between_groups_of_steps_changes_no_bit(repository, monkeypatch)
     more = ("--set", "trainer.steps_at_once=4", "--set", "settings.constant_lr=true")
     undisturbed = run_in_process(*more)
     on_train_batch_end = Resume.on_train_batch_end
+    spent = []
 
     def crash(self, trainer, *arguments):
         self._every_seconds = 0
         on_train_batch_end(self, trainer, *arguments)
         if trainer.global_step == 10:
+            spent.append(self.processor_seconds)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Resume, "on_train_batch_end", crash)
@@ -87,6 +89,8 @@ def test_a_crash_between_groups_of_steps_changes_no_bit(repository, monkeypatch)
     assert run_in_process(*more) == undisturbed
     provenance = read_record(KEY.directory() / "provenance.json", Provenance)
     assert provenance.resumed_at_steps == (10,)
+    # Both parts ran in this process, whose clock alone cannot have doubled in between.
+    assert provenance.processor_seconds > 2 * spent[0]
 
 
 @pytest.mark.parametrize("kills", [1, 2])
