@@ -75,7 +75,8 @@ def table(scale: Scale) -> str:
         f"Verdicts at {SCALE_NAMES[scale]}, computed by `snakemake` and copied here by "
         f"`python -m shared.reporting readme --scale {scale} --snapshot`.",
         "",
-        "Exact claims (identities and strict bounds, to rounding) are counted apart.",
+        "`snakemake reports/NAME.html` makes the page of a paper. Exact claims (identities and strict "
+        "bounds, to rounding) are counted apart.",
         "",
         f"| paper | does the main claim hold? | {' | '.join(WORDS.values())} | exact claims |",
         "|---|---|" + "---:|" * (len(WORDS) + 1),
@@ -83,7 +84,7 @@ def table(scale: Scale) -> str:
     for name in paper_names():
         paper = read_paper(name)
         if not _snapshot(name, scale).is_file():
-            title = f"{_cell(paper.title)} ({_arxiv(paper)})"
+            title = f"`{name}`: {_cell(paper.title)} ({_arxiv(paper)})"
             rows.append(f"| {title} | not run yet |" + " |" * (len(WORDS) + 1))
             continue
         judged = _judged(name, paper, scale)
@@ -92,7 +93,7 @@ def table(scale: Scale) -> str:
         hold = f"{counts(exact)['reproduced']} of {len(exact)} hold" if exact else ""
         rest = counts([item for item in judged if item not in exact])
         tally = " | ".join(map(str, rest.values()))
-        title = f"[{_cell(paper.title)}]({_claim_list(name, scale)}) ({_arxiv(paper)})"
+        title = f"[`{name}`]({_claim_list(name, scale)}): {_cell(paper.title)} ({_arxiv(paper)})"
         rows.append(f"| {title} | **{said.headline}** {_cell(said.sentence)} | {tally} | {hold} |")
     return "\n".join(rows) + "\n\n"
 
