@@ -152,10 +152,14 @@ def _norm_autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[An
         return (None,) * 7
     x, weight, mean, rstd = ctx.saved_tensors
     need = list(ctx.needs_input_grad[:3])
-    given = Given(x, weight, mean, rstd, ctx.groups, ctx.centre)
-    dx, dw, db = norm_backward_op(grad, *given, need, ctx.impl)
-    dx, dw, db = dx if need[0] else None, dw if need[1] else None, db if need[2] else None
-    return dx, dw, db, None, None, None, None
+    # The gradient of a bias of x's shape is that of y, which needs no computing.
+    db = grad if need[2] and weight.shape == x.shape else None
+    need[2] = need[2] and db is None
+    if any(need):
+        given = Given(x, weight, mean, rstd, ctx.groups, ctx.centre)
+        dx, dw, summed = norm_backward_op(grad, *given, need, ctx.impl)
+        db = summed if need[2] else db
+    return dx if need[0] else None, dw if need[1] else None, db, None, None, None, None
 
 
 def _flattened(given: Given) -> Given:

@@ -11,8 +11,8 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
     template <int N> using Vec = typename Vector<A, N>::type;
     template <int N> using Spread = typename Base::template Spread<N>;
 
-    template <bool EACH, int N> static inline Vec<N> at(const A* w, i64 q, A none) {
-        return Base::template at<EACH, N>(w, q, none);
+    template <bool EACH, int N> inline Vec<N> at(const A* w, i64 slot, i64 q, A none) const {
+        return Base::template at<EACH, N>(w, slot, q, none);
     }
 
     // A scope is what shares statistics: a sample, or (batch statistics) the whole batch.
@@ -97,8 +97,7 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
                     Vec<N> y = (load<A, N>(from + row * C + c) - middle) * by + add;
                     if (EACH) {
                         const i64 w_row = weight_row(scope, row);
-                        y = y * at<true, N>(weight ? weight + w_row : nullptr, c, 1) +
-                            at<true, N>(bias ? bias + w_row : nullptr, c, 0);
+                        y = y * at<true, N>(weight, w_row, c, 1) + at<true, N>(bias, w_row, c, 0);
                     }
                     store<A, N>(to + row * C + c, y);
                 }
@@ -218,8 +217,7 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
                 const i64 w_row = EACH ? weight_row(scope, row) : 0;
                 const Vec<N> xhat = (load<A, N>(x + at_x) - m) * r;
                 const Vec<N> plain = load<A, N>(grad + at_x);
-                const Vec<N> g =
-                    EACH ? plain * at<true, N>(weight ? weight + w_row : nullptr, c, 1) : plain;
+                const Vec<N> g = EACH ? plain * at<true, N>(weight, w_row, c, 1) : plain;
                 s[XHAT] += xhat;
                 s[G] += g;
                 s[GX] += g * xhat;
@@ -229,7 +227,7 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
                 s[VG] += value * g;
                 s[VX] += value * xhat;
                 if (!EACH) continue;
-                const Vec<N> pg = plain * at<true, N>(p ? p + w_row : nullptr, c, 0);
+                const Vec<N> pg = plain * at<true, N>(p, w_row, c, 0);
                 s[PG] += pg;
                 s[PGX] += pg * xhat;
             }
@@ -245,7 +243,7 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
             const auto column = [&](int i) { return load<A, N>(of + i * C + c); };
             const auto weights = [&](const A* w, i64 row, A none) {
                 const i64 start = EACH ? weight_row(scope, row) : scope * a.w_outer;
-                return at<true, N>(w ? w + start : nullptr, c, none);
+                return at<true, N>(w, start, c, none);
             };
             const Vec<N> m = column(MEAN), r = column(RSTD), off = column(OFF), zero = {};
             Spread<N> k = {column(MEAN_A), zero, column(S), zero, zero, zero};
@@ -260,12 +258,9 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
                 const Vec<N> xhat = (load<A, N>(x + at_x) - m) * r - off;
                 const Vec<N> g = load<A, N>(grad + at_x);
                 const Vec<N> to_weight = write(width, at_x, xhat, g, w, at_p, at_q, r, k);
-                if (!EACH || !own_dw) continue;
-                A* to_dw = own_dw + weight_row(scope, row) + c;
-                store<A, N>(to_dw, load<A, N>(to_dw) + to_weight);
-                if (!own_db) continue;
-                A* to_db = own_db + weight_row(scope, row) + c;
-                store<A, N>(to_db, load<A, N>(to_db) + g);
+                if (!EACH) continue;
+                Base::template give<N>(own_dw, weight_row(scope, row) + c, to_weight);
+                Base::template give<N>(own_db, weight_row(scope, row) + c, g);
             }
         });
     }
