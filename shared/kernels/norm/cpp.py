@@ -108,9 +108,7 @@ def _plan(
     whole = of_one_type and head[-1] and weight_shape == shape
     serial = shape.numel() < BLOCK
     blocks = max(blocks, 1)
-    packed = PACK_PLAN(
-        DTYPES[dtype], columns, centre, *head, whole, math.prod(w) * shared, blocks
-    )
+    packed = PACK_PLAN(DTYPES[dtype], columns, centre, *head, whole, math.prod(w) * shared, blocks)
     return Plan(packed, count, wide, columns, w, blocks, shared, whole, serial)
 
 
