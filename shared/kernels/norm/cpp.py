@@ -20,10 +20,10 @@ from shared.kernels import build
 from shared.kernels.norm.layout import Cotangents, Given, Gradients, laid_out_as, sum_to
 
 SOURCE = Path(__file__).with_name("source") / "norm.cpp"
-SHA256 = "df5bacaff5b7e3399b03f0b31dd136555091c4b62906d70e0a07c69ce1605815"
+SHA256 = "6a92dbf492430f14f7f485ef5e19ec3324a60b98fdf181dca61312d50e20cf87"
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 # As `Args` in norm.h: what follows from shapes and strides, and what each call has of its own.
-PACK_PLAN = struct.Struct("17q").pack
+PACK_PLAN = struct.Struct("18q").pack
 PACK_CALL = struct.Struct("q13Pd").pack
 PACK_TRACK = struct.Struct("2q4P3d").pack  # as `Track` in norm.cpp
 BLOCK = 2**15  # elements: the least work of a block, which is what threads share
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     columns: bool
     weight_shape: tuple[int, int, int]  # (1 or N, 1 or C, 1 or S)
     blocks: int
-    shared: bool  # whether each block needs weight gradients of its own
+    shared: bool  # whether several blocks add to the gradient of one weight
     whole: bool  # the weight is read, and its gradient written, in the layout and type of x
     serial: bool  # too small for threads
 
@@ -108,7 +108,7 @@ def _plan(
     whole = of_one_type and head[-1] and weight_shape == shape
     serial = shape.numel() < BLOCK
     blocks = max(blocks, 1)
-    packed = PACK_PLAN(DTYPES[dtype], columns, centre, *head, whole, math.prod(w) * shared, blocks)
+    packed = PACK_PLAN(DTYPES[dtype], columns, centre, *head, whole, math.prod(w), blocks, shared)
     return Plan(packed, count, wide, columns, w, blocks, shared, whole, serial)
 
 
@@ -199,11 +199,7 @@ def _backward(
     dw = db = None
     w = _weight(weight, x, plan)
     if w is not None and wants[0]:
-        size = (plan.blocks, w.numel()) if plan.shared else (w.numel(),)
-        dw, db = (
-            (torch.empty_like(x) if plan.whole else w.new_zeros(size)) if wanted else None
-            for wanted in wants
-        )
+        dw, db = (torch.empty_like(w) if wanted else None for wanted in wants)
     p, q = _weight(p, x, plan), _weight(q, x, plan)
     statistics = given.mean, given.rstd
     tensors = x, laid_out_as(grad, x), v, w, None, p, q, *statistics, out, out2, dw, db
@@ -227,13 +223,12 @@ def track_(
         torch.autograd.graph.increment_version(t)
 
 
-def _gradient(partial: Tensor | None, weight: Tensor | None, plan: Plan) -> Any:
-    """Sum over the blocks, in the shape and type of the weight as it was given."""
-    if partial is None or weight is None:
+def _gradient(total: Tensor | None, weight: Tensor | None, plan: Plan) -> Any:
+    """In the shape and type of the weight as it was given."""
+    if total is None or weight is None:
         return None
     if plan.whole:
-        return laid_out_as(partial, weight)
-    total = partial.sum(0) if plan.shared else partial
+        return laid_out_as(total, weight)
     if weight.dim() == 1:
         return total if total.dtype == weight.dtype else total.to(weight.dtype)
     n, c, s = plan.weight_shape

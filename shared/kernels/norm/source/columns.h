@@ -156,13 +156,13 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
 
     template <bool EACH> void backward_columns() const {
         const i64 parts = batch() ? 1 : a.blocks;
+        WeightGradient<A> all_dw(a, dw), all_db(a, db);
 #pragma omp parallel for num_threads(a.threads) if (parallel() && !batch())
         for (i64 part = 0; part < parts; ++part) {
-            A* own_dw = dw ? dw + part * a.w_numel : nullptr;
-            A* own_db = db ? db + part * a.w_numel : nullptr;
             for (i64 s = scopes() * part / parts; s < scopes() * (part + 1) / parts; ++s)
-                backward_scope<EACH>(s, own_dw, own_db);
+                backward_scope<EACH>(s, all_dw.of(part), all_db.of(part));
         }
+        all_dw.finish(), all_db.finish();
     }
 
     enum { MEAN, RSTD, OFF, MEAN_A, MEAN_V, S, T_, MEAN_H, ALONG_H, NUM_COLUMNS };

@@ -19,7 +19,7 @@ struct Args {  // cpp.py packs the same: what follows from shapes, then what eac
     i64 x_outer, x_inner, x_p;         // strides of runs
     i64 w_outer, w_inner, w_p, each;   // strides of weights; columns: by sample, -, by position
     i64 whole;                         // the weight is of x's shape, layout and type
-    i64 w_numel, blocks;               // elements of a block's own weight gradients (0: shared)
+    i64 w_numel, blocks, shared;       // elements of a weight; whether several blocks use a slot's
 
     i64 threads;
     const void *x, *grad, *v, *weight, *bias, *p, *q;
@@ -64,6 +64,28 @@ template <class A> struct GroupSums {  // with weights: a = w g, pg = p g
         k.mean_h = mean_pg - r * (k.mean_v * k.s + k.mean_a * k.t);
         k.along_h = pgx / size - k.off * mean_pg - 2 * r * k.s * k.t + mean_ua;
         return k;
+    }
+};
+
+// The gradient of a weight, to which blocks add. Those that share slots have each their own, summed
+// in their order, so that the result does not depend on the number of threads.
+template <class A> struct WeightGradient {
+    A* const to;
+    const i64 numel;
+    std::vector<A> own;
+
+    WeightGradient(const Args& a, void* to) : to((A*)to), numel(a.w_numel) {
+        if (!to || a.whole) return;
+        if (a.shared) own.resize(a.blocks * numel);
+        else std::fill(this->to, this->to + numel, (A)0);
+    }
+    A* of(i64 block) { return own.empty() ? to : own.data() + block * numel; }
+    void finish() const {
+        for (i64 i = 0; i < (own.empty() ? 0 : numel); ++i) {
+            A sum = 0;
+            for (size_t at = i; at < own.size(); at += numel) sum += own[at];
+            to[i] = sum;
+        }
     }
 };
 

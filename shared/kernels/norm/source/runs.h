@@ -88,17 +88,17 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
         }
     }
 
-    // Blocks of groups: each has its own partial weight gradients, summed in order afterwards.
+    // Blocks of groups, which threads share.
     template <bool EACH> void backward_runs() const {
         const i64 groups = a.outer * a.inner;
+        WeightGradient<A> all_dw(a, dw), all_db(a, db);
 #pragma omp parallel for num_threads(a.threads) if (parallel())
         for (i64 block = 0; block < a.blocks; ++block) {
             std::vector<A> sums(NUM_SUMS * a.num_p);
-            A* own_dw = dw ? dw + block * a.w_numel : nullptr;
-            A* own_db = db ? db + block * a.w_numel : nullptr;
             for (i64 g = groups * block / a.blocks; g < groups * (block + 1) / a.blocks; ++g)
-                backward_group<EACH>(g, sums.data(), own_dw, own_db);
+                backward_group<EACH>(g, sums.data(), all_dw.of(block), all_db.of(block));
         }
+        all_dw.finish(), all_db.finish();
     }
 
     template <bool EACH> void backward_group(i64 group, A* sums, A* own_dw, A* own_db) const {
