@@ -11,7 +11,8 @@
 
 #include "vectors.h"
 
-constexpr i64 CHUNK = 16;  // rows of columns that are summed before the next channels' turn
+constexpr i64 CHUNK = 8;   // rows of columns that are summed before the next channels' turn
+constexpr i64 AHEAD = 16;  // rows of columns between what is asked of memory and what is worked on
 
 struct Args {  // cpp.py packs the same: what follows from shapes, then what each call has
     i64 dtype, columns, centre;
