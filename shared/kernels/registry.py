@@ -93,6 +93,11 @@ def ran() -> dict[Ran, int]:
     return dict(_ran)
 
 
+def record(key: Ran) -> None:
+    """Counts one run."""
+    _ran[key] += 1
+
+
 def forget_ran() -> None:
     """Starts the record of what ran anew."""
     _ran.clear()
@@ -198,6 +203,6 @@ def run(
 ) -> tuple[Callable[..., Any], bool]:
     """The function of one phase, and whether it takes tensors as they are given; records it."""
     key = resolve(name, phase, choice, x, variant)
-    _ran[key] += 1
+    record(key)
     implementation = OPERATORS[name].implementations[key.implementation]
     return getattr(implementation, phase), implementation.as_given

@@ -5,12 +5,12 @@ Legend: N samples, C channels, K classes or label channels.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from shared.kernels import norm
+from shared.kernels import norm, norm_with_statistics
 
 
 class Normaliser(Protocol):
@@ -45,13 +45,44 @@ def adain(content: Tensor, style: Tensor, eps: float = 1e-5, impl: str = "auto")
             f"adain: got content {tuple(content.shape)} and style {tuple(style.shape)}, expected "
             "(N, C, ...) of equal N and C: match batch and channels"
         )
-    view = (*content.shape[:2], *[1] * (content.dim() - 2))
-    flat = style.flatten(2).to(torch.promote_types(style.dtype, torch.float32))
-    mean = flat.mean(2, keepdim=True)
-    std = ((flat - mean).square().mean(2) + eps).sqrt()
+    std, mean = _DeviationAndMean.apply(style, eps, impl)
+    groups = content.shape[1]
     return norm(
-        content, std.view(view), mean.view(view), groups=content.shape[1], eps=eps, impl=impl
+        content, _each(std, content), _each(mean, content), groups=groups, eps=eps, impl=impl
     )
+
+
+def _each(value: Tensor, x: Tensor) -> Tensor:
+    """One number for each sample and channel -> a tensor that broadcasts against x."""
+    return value.view(*x.shape[:2], *[1] * (x.dim() - 2))
+
+
+class _DeviationAndMean(torch.autograd.Function):
+    """std = sqrt(var + eps) and mean of each sample and channel, in float32 at least.
+
+    Over n positions d std / dx = xhat / n and d mean / dx = 1 / n, so that the backward,
+    (g_std xhat + g_mean) / n, is an instance norm itself: one fused pass, with its derivatives.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, eps: float, impl: str) -> tuple[Tensor, Tensor]:
+        _, mean, rstd = norm_with_statistics(x, groups=x.shape[1], eps=eps, impl=impl)
+        return rstd.reciprocal(), mean
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        x, ctx.eps, ctx.impl = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (x,) = ctx.saved_tensors
+        n = x.shape[2:].numel()
+        weight, bias = (_each(g / n, x) for g in grads)
+        dx = norm(x, weight, bias, groups=x.shape[1], eps=ctx.eps, impl=ctx.impl)
+        return dx, None, None
 
 
 class ConditionalNorm(nn.Module):

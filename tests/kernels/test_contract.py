@@ -404,6 +404,9 @@ WRONG = [
     ((torch.ones(2, 6), None, torch.ones(6)), {"groups": 1}, ValueError, "weight of ones"),
     ((torch.ones(2, 6), torch.ones(6).double()), {"groups": 1}, TypeError, "convert one"),
     ((torch.ones(2, 6),), {"groups": 1, "impl": "cuda"}, ValueError, "expected one of auto"),
+    ((torch.ones(2, 6),), {"groups": 1, "eps": -1e-5}, ValueError, "got eps -1e-05, expected a f"),
+    ((torch.ones(2, 6),), {"groups": 1, "eps": math.nan}, ValueError, "got eps nan, expected a f"),
+    ((torch.ones(2, 6),), {"groups": 1, "eps": math.inf}, ValueError, "got eps inf, expected a f"),
 ]
 
 

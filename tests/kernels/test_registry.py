@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from shared.kernels import build, forget_ran, implementation, norm, ran, registry
+from shared.kernels import build, forget_ran, implementation, library, norm, ran, registry
 from shared.kernels.norm import cpp
 from shared.kernels.registry import Implementation, Operator, register, size_class
 
@@ -102,6 +105,42 @@ def test_a_failed_compilation_shows_what_the_compiler_said(
     source.write_text("not C++")
     with pytest.raises(OSError, match=r"failed:[\s\S]*error"):
         build.load(source, build.digest(tmp_path))
+
+
+class Seen(TorchDispatchMode):
+    """The names of the ops that are called within the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(op.name())
+        return op(*args, **(kwargs or {}))
+
+
+class Tagged(torch.Tensor):
+    """A tensor with a way of its own to be worked on."""
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace")
+def test_what_watches_torch_s_ops_sees_ours() -> None:
+    """A plain call goes past torch's dispatcher; one that is watched must not."""
+    x = torch.randn(2, 4)
+    with Seen() as seen:
+        norm(x, groups=1)
+    assert "renorm::norm" in seen.names
+    assert library.are_plain(x, torch.nn.Parameter(x), None, 1, 1e-5, True, "auto")
+    assert not library.are_plain(x.as_subclass(Tagged))
+    with FakeTensorMode() as mode:
+        assert not library.are_plain(x)
+    assert not library.are_plain(mode.from_tensor(x))
+    plain: list[bool] = []
+    torch.func.vmap(lambda t: plain.append(library.are_plain(t)) or t)(x)
+    torch.jit.trace(lambda t: plain.append(library.are_plain(t)) or t * 2, x, check_trace=False)
+    assert plain == [False, False]
+    compiled = torch.compile(lambda t: t + 1 if library.are_plain(t) else t, backend="eager")
+    assert torch.equal(compiled(x), x)
 
 
 def test_size_classes() -> None:

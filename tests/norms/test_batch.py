@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shared.kernels.norm import track_
+from shared.kernels import forget_ran, ran
+from shared.kernels.norm import cpp, track_
 from shared.norms import (
     BatchNorm1d,
     BatchNorm2d,
@@ -244,8 +245,14 @@ def test_one_call_tracks_as_the_formula_does(dtype: torch.dtype, share: float) -
     var = (1 / rstd.square() - 1e-5).clamp_min(0) * 1.25
     expected = [old + share * (new - old) for old, new in zip(running, (mean, var), strict=True)]
     versions = [t._version for t in running]
+    forget_ran()
     track_(running, mean, rstd, eps=1e-5, share=share, factor=1.25)
+    way = "cpp" if cpp.obstacle("cpu") is None else "native"
+    assert {(k.phase, k.implementation): n for k, n in ran().items()} == {("track", way): 1}
     for got, wanted in zip(running, expected, strict=True):
         assert torch.allclose(got, wanted, rtol=1e-6, atol=1e-7)
     # Autograd must see that they were changed in place.
     assert all(t._version > before for t, before in zip(running, versions, strict=True))
+    forget_ran()
+    track_(running, mean, rstd, eps=1e-5, share=torch.tensor(share, dtype=dtype))
+    assert {k.implementation for k in ran()} == {"native"}

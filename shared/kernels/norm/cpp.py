@@ -20,10 +20,10 @@ from shared.kernels import build
 from shared.kernels.norm.layout import Cotangents, Given, Gradients, laid_out_as, sum_to
 
 SOURCE = Path(__file__).with_name("source") / "norm.cpp"
-SHA256 = "a224d3d7e800b95ab50d7072129839e90edd5d3085b6db0036899f3d3736a97b"
+SHA256 = "84e6acf002eddf9cd1b0d9cd4cb28a1017e9abe3d6ecb1ef99e701ccfebe7102"
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 # As `Args` in norm.h: what follows from shapes and strides, and what each call has of its own.
-PACK_PLAN = struct.Struct("16q").pack
+PACK_PLAN = struct.Struct("18q").pack
 PACK_CALL = struct.Struct("q13Pd").pack
 PACK_TRACK = struct.Struct("2q4P3d").pack  # as `Track` in norm.cpp
 BLOCK = 2**15  # elements: the least work of a block, which is what threads share
@@ -57,7 +57,8 @@ class Plan(NamedTuple):
     columns: bool
     weight_shape: tuple[int, int, int]  # (1 or N, 1 or C, 1 or S)
     blocks: int
-    shared: bool  # whether each block needs weight gradients of its own
+    shared: bool  # whether several blocks add to the gradient of one weight
+    whole: bool  # the weight is read, and its gradient written, in the layout and type of x
     serial: bool  # too small for threads
 
 
@@ -66,6 +67,7 @@ def _plan(
     shape: torch.Size,
     contiguous: bool,
     weight_shape: torch.Size | None,
+    of_one_type: bool,
     dtype: torch.dtype,
     groups: int,
     centre: bool,
@@ -103,10 +105,11 @@ def _plan(
         shared = (grid[0] > 1 and head[7] == 0) or (not columns and grid[1] > 1 and head[8] == 0)
     shared = shared and blocks > 1
     count = c if groups == 0 else n * groups
+    whole = of_one_type and head[-1] and weight_shape == shape
     serial = shape.numel() < BLOCK
     blocks = max(blocks, 1)
-    packed = PACK_PLAN(DTYPES[dtype], columns, centre, *head, math.prod(w) * shared, blocks)
-    return Plan(packed, count, wide, columns, w, blocks, shared, serial)
+    packed = PACK_PLAN(DTYPES[dtype], columns, centre, *head, whole, math.prod(w), blocks, shared)
+    return Plan(packed, count, wide, columns, w, blocks, shared, whole, serial)
 
 
 def _dense(x: Tensor) -> Tensor:
@@ -116,10 +119,22 @@ def _dense(x: Tensor) -> Tensor:
     return x.contiguous()
 
 
-def _weight(value: Tensor | None, plan: Plan) -> Tensor | None:
-    """A weight as norm.cpp reads it: in the wide type, its slots' order in memory as x's."""
+def _planned(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool
+) -> Plan:
+    shape = None if weight is None else weight.shape
+    of_one_type = (weight is None or weight.dtype == x.dtype) and (
+        bias is None or bias.dtype == x.dtype
+    )
+    return _plan(x.shape, x.is_contiguous(), shape, of_one_type, x.dtype, groups, centre)
+
+
+def _weight(value: Tensor | None, x: Tensor, plan: Plan) -> Tensor | None:
+    """A weight as norm.cpp reads it: as x, or in the wide type with its slots' order as x's."""
     if value is None:
         return None
+    if plan.whole:
+        return laid_out_as(value, x)
     if value.dtype != plan.wide:
         value = value.to(plan.wide)
     if value.dim() > 1:
@@ -145,12 +160,11 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `reference.forward`."""
     x = _dense(x)
-    shape = None if weight is None else weight.shape
-    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, groups, centre)
+    plan = _planned(x, weight, bias, groups, centre)
     y = torch.empty_like(x)
     mean = x.new_empty(plan.num_groups, dtype=plan.wide)
     rstd = torch.empty_like(mean)
-    weight, bias = _weight(weight, plan), _weight(bias, plan)
+    weight, bias = _weight(weight, x, plan), _weight(bias, x, plan)
     tensors = x, None, None, weight, bias, None, None, mean, rstd, y, None, None, None
     _call("renorm_forward", plan, tensors, eps)
     return y, mean, rstd
@@ -158,7 +172,7 @@ def forward(
 
 def backward(grad: Tensor, given: Given, need: list[bool]) -> Gradients:
     """As `reference.backward`."""
-    dx, _, dw, db = _backward((None, None, None), grad, given, need[1] or need[2])
+    dx, _, dw, db = _backward((None, None, None), grad, given, (need[1] or need[2], need[2]))
     return dx, dw, db
 
 
@@ -168,28 +182,25 @@ def double_backward(
     """As `reference.double_backward`."""
     v, p, q = cotangents
     v = torch.zeros_like(given.x) if v is None else v
-    gg, gx, gw, _ = _backward((v, p, q), grad, given, need[2])
+    gg, gx, gw, _ = _backward((v, p, q), grad, given, (need[2], False))
     return gg, gx, gw
 
 
 def _backward(
-    cotangents: Cotangents, grad: Tensor, given: Given, wants_weight: bool
+    cotangents: Cotangents, grad: Tensor, given: Given, wants: tuple[bool, bool]
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """First or (with v) second order; the gradients of weights are summed over the blocks."""
+    """First or (with v) second order; `wants` the gradients of the weight and of the bias."""
     v, p, q = cotangents
     x, weight = _dense(given.x), given.weight
-    shape = None if weight is None else weight.shape
-    plan = _plan(x.shape, x.is_contiguous(), shape, x.dtype, given.groups, given.centre)
+    plan = _planned(x, weight, None, given.groups, given.centre)
     v = None if v is None else laid_out_as(v, x)
     out = torch.empty_like(x)
     out2 = None if v is None else torch.empty_like(x)
     dw = db = None
-    w = _weight(weight, plan)
-    if w is not None and wants_weight:
-        size = (plan.blocks, w.numel()) if plan.shared else (w.numel(),)
-        dw = w.new_zeros(size)
-        db = w.new_zeros(size) if v is None else None
-    p, q = _weight(p, plan), _weight(q, plan)
+    w = _weight(weight, x, plan)
+    if w is not None and wants[0]:
+        dw, db = (torch.empty_like(w) if wanted else None for wanted in wants)
+    p, q = _weight(p, x, plan), _weight(q, x, plan)
     statistics = given.mean, given.rstd
     tensors = x, laid_out_as(grad, x), v, w, None, p, q, *statistics, out, out2, dw, db
     _call("renorm_backward", plan, tensors, 0.0)
@@ -212,11 +223,12 @@ def track_(
         torch.autograd.graph.increment_version(t)
 
 
-def _gradient(partial: Tensor | None, weight: Tensor | None, plan: Plan) -> Any:
-    """Sum over the blocks, in the shape and type of the weight as it was given."""
-    if partial is None or weight is None:
+def _gradient(total: Tensor | None, weight: Tensor | None, plan: Plan) -> Any:
+    """In the shape and type of the weight as it was given."""
+    if total is None or weight is None:
         return None
-    total = partial.sum(0) if plan.shared else partial
+    if plan.whole:
+        return laid_out_as(total, weight)
     if weight.dim() == 1:
         return total if total.dtype == weight.dtype else total.to(weight.dtype)
     n, c, s = plan.weight_shape

@@ -5,6 +5,7 @@ Legend: N samples, C channels, S positions.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -152,10 +153,14 @@ def _norm_autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[An
         return (None,) * 7
     x, weight, mean, rstd = ctx.saved_tensors
     need = list(ctx.needs_input_grad[:3])
-    given = Given(x, weight, mean, rstd, ctx.groups, ctx.centre)
-    dx, dw, db = norm_backward_op(grad, *given, need, ctx.impl)
-    dx, dw, db = dx if need[0] else None, dw if need[1] else None, db if need[2] else None
-    return dx, dw, db, None, None, None, None
+    # The gradient of a bias of x's shape is that of y, which needs no computing.
+    db = grad if need[2] and weight.shape == x.shape else None
+    need[2] = need[2] and db is None
+    if any(need):
+        given = Given(x, weight, mean, rstd, ctx.groups, ctx.centre)
+        dx, dw, summed = norm_backward_op(grad, *given, need, ctx.impl)
+        db = summed if need[2] else db
+    return dx if need[0] else None, dw if need[1] else None, db, None, None, None, None
 
 
 def _flattened(given: Given) -> Given:
@@ -279,11 +284,16 @@ def _kind(t: Tensor | None) -> Kind | None:
     return None if t is None else Kind(t.shape, t.dtype)
 
 
-def _check(x: Kind, weight: Kind | None, bias: Kind | None, groups: int) -> None:
+def _check(x: Kind, weight: Kind | None, bias: Kind | None, groups: int, eps: float) -> None:
     if len(x.shape) < 2 or not x.dtype.is_floating_point:
         raise ValueError(
             f"norm: got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, C, ...) of a "
             "floating-point type: reshape or convert it"
+        )
+    if not 0 <= eps < math.inf:
+        raise ValueError(
+            f"norm: got eps {eps}, expected a finite number of 0 or more: it is added to the "
+            "variance, under the root"
         )
     if groups < 0 or (groups > 0 and x.shape[1] % groups):
         raise ValueError(
@@ -345,7 +355,7 @@ def norm_with_statistics(
     plain = library.are_plain(*args)
     # A compiler must see the checks, and may have sizes that no cache can hold.
     check: Any = _check_once if plain else _check
-    check(_kind(x), _kind(weight), _kind(bias), groups)
+    check(_kind(x), _kind(weight), _kind(bias), groups, eps)
     result: tuple[Tensor, Tensor, Tensor] = (norm_op.plain if plain else norm_op.op)(*args)
     return result
 
@@ -379,7 +389,7 @@ def norm(
         A tensor of x's shape and type; statistics are computed in float32 at least.
 
     Raises:
-        ValueError: Shapes that do not fit, or an unknown implementation.
+        ValueError: Shapes that do not fit, an eps below 0, or an unknown implementation.
         TypeError: A weight in neither x's type nor the type of its statistics.
         RuntimeError: The implementation cannot run here; or a third derivative is taken.
 

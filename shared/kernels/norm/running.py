@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
-from shared.kernels import library
+from shared.kernels import library, registry
 from shared.kernels.norm import cpp
 
 
@@ -35,12 +37,21 @@ def track_(
         share: Of the new statistics.
         factor: Of the variance; n / (n - 1) makes the unbiased one of n elements.
     """
-    if type(share) is float and library.are_plain(*running, mean) and _suit_cpp(*running, mean):
-        return cpp.track_(running, mean, rstd, eps, share, factor)
+    tensors = *running, mean
+    by_cpp = type(share) is float and library.are_plain(*tensors) and _suit_cpp(*tensors)
+    if not torch.compiler.is_compiling():  # what a compiler makes of it is not known here
+        registry.record(_key("cpp" if by_cpp else "native", mean.dtype, mean.device.type))
+    if by_cpp:
+        return cpp.track_(running, mean, rstd, eps, float(share), factor)
     var = variance(rstd, eps) * factor
     with torch.no_grad():
         for old, new in zip(running, (mean, var), strict=True):
             old.lerp_(new.to(old.dtype), share)
+
+
+@cache
+def _key(implementation: str, dtype: torch.dtype, device: str) -> registry.Ran:
+    return registry.Ran("norm", "track", implementation, str(dtype).removeprefix("torch."), device)
 
 
 def _suit_cpp(*tensors: Tensor) -> bool:

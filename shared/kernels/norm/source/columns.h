@@ -11,8 +11,8 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
     template <int N> using Vec = typename Vector<A, N>::type;
     template <int N> using Spread = typename Base::template Spread<N>;
 
-    template <bool EACH, int N> static inline Vec<N> at(const A* w, i64 q, A none) {
-        return Base::template at<EACH, N>(w, q, none);
+    template <bool EACH, int N> inline Vec<N> at(const A* w, i64 slot, i64 q, A none) const {
+        return Base::template at<EACH, N>(w, slot, q, none);
     }
 
     // A scope is what shares statistics: a sample, or (batch statistics) the whole batch.
@@ -21,6 +21,9 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
     i64 rows() const { return batch() ? a.outer * a.num_p : a.num_p; }
     i64 groups() const { return batch() ? a.num_q : a.inner; }
     i64 channels() const { return a.num_q / groups(); }  // of a group
+
+    // Asks memory for what comes AHEAD rows later: processors do not foresee steps of whole rows.
+    void fetch(const T* at) const { __builtin_prefetch(at + AHEAD * a.num_q); }
 
     // Calls f(block, first row, end) for the blocks of a scope's rows and adds up their sums.
     template <class F> void over_blocks(A* sums, i64 count, F f) const {
@@ -94,11 +97,11 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
                 const Vec<N> middle = load<A, N>(centre_at + c), by = load<A, N>(scale + c),
                              add = load<A, N>(shift + c);
                 for (i64 row = begin; row < end; ++row) {
+                    fetch(from + row * C + c);
                     Vec<N> y = (load<A, N>(from + row * C + c) - middle) * by + add;
                     if (EACH) {
                         const i64 w_row = weight_row(scope, row);
-                        y = y * at<true, N>(weight ? weight + w_row : nullptr, c, 1) +
-                            at<true, N>(bias ? bias + w_row : nullptr, c, 0);
+                        y = y * at<true, N>(weight, w_row, c, 1) + at<true, N>(bias, w_row, c, 0);
                     }
                     store<A, N>(to + row * C + c, y);
                 }
@@ -132,6 +135,7 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
             const Vec<N> middle = load<A, N>(centre_at + c);
             Vec<N> s1 = load<A, N>(sums + c), s2 = load<A, N>(sums + a.num_q + c);
             for (i64 row = begin; row < end; ++row) {
+                fetch(from + row * a.num_q + c);
                 const Vec<N> d = load<A, N>(from + row * a.num_q + c) - middle;
                 s1 += d;
                 s2 += d * d;
@@ -157,13 +161,13 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
 
     template <bool EACH> void backward_columns() const {
         const i64 parts = batch() ? 1 : a.blocks;
+        WeightGradient<A> all_dw(a, dw), all_db(a, db);
 #pragma omp parallel for num_threads(a.threads) if (parallel() && !batch())
         for (i64 part = 0; part < parts; ++part) {
-            A* own_dw = dw ? dw + part * a.w_numel : nullptr;
-            A* own_db = db ? db + part * a.w_numel : nullptr;
             for (i64 s = scopes() * part / parts; s < scopes() * (part + 1) / parts; ++s)
-                backward_scope<EACH>(s, own_dw, own_db);
+                backward_scope<EACH>(s, all_dw.of(part), all_db.of(part));
         }
+        all_dw.finish(), all_db.finish();
     }
 
     enum { MEAN, RSTD, OFF, MEAN_A, MEAN_V, S, T_, MEAN_H, ALONG_H, NUM_COLUMNS };
@@ -215,11 +219,11 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
             for (int i = 0; i < KINDS; ++i) s[i] = load<A, N>(sums + i * C + c);
             for (i64 row = begin; row < end; ++row) {
                 const i64 at_x = base + row * C + c;
+                fetch(x + at_x), fetch(grad + at_x);
                 const i64 w_row = EACH ? weight_row(scope, row) : 0;
                 const Vec<N> xhat = (load<A, N>(x + at_x) - m) * r;
                 const Vec<N> plain = load<A, N>(grad + at_x);
-                const Vec<N> g =
-                    EACH ? plain * at<true, N>(weight ? weight + w_row : nullptr, c, 1) : plain;
+                const Vec<N> g = EACH ? plain * at<true, N>(weight, w_row, c, 1) : plain;
                 s[XHAT] += xhat;
                 s[G] += g;
                 s[GX] += g * xhat;
@@ -229,7 +233,7 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
                 s[VG] += value * g;
                 s[VX] += value * xhat;
                 if (!EACH) continue;
-                const Vec<N> pg = plain * at<true, N>(p ? p + w_row : nullptr, c, 0);
+                const Vec<N> pg = plain * at<true, N>(p, w_row, c, 0);
                 s[PG] += pg;
                 s[PGX] += pg * xhat;
             }
@@ -245,7 +249,7 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
             const auto column = [&](int i) { return load<A, N>(of + i * C + c); };
             const auto weights = [&](const A* w, i64 row, A none) {
                 const i64 start = EACH ? weight_row(scope, row) : scope * a.w_outer;
-                return at<true, N>(w ? w + start : nullptr, c, none);
+                return at<true, N>(w, start, c, none);
             };
             const Vec<N> m = column(MEAN), r = column(RSTD), off = column(OFF), zero = {};
             Spread<N> k = {column(MEAN_A), zero, column(S), zero, zero, zero};
@@ -255,17 +259,15 @@ template <class T, class A, bool SECOND> struct Columns : Norm<T, A, SECOND> {
                    at_q = weights(q, begin, 0);
             for (i64 row = begin; row < end; ++row) {
                 const i64 at_x = (scope * rows() + row) * C + c;
+                fetch(x + at_x), fetch(grad + at_x);
                 if (EACH)
                     w = weights(weight, row, 1), at_p = weights(p, row, 0), at_q = weights(q, row, 0);
                 const Vec<N> xhat = (load<A, N>(x + at_x) - m) * r - off;
                 const Vec<N> g = load<A, N>(grad + at_x);
                 const Vec<N> to_weight = write(width, at_x, xhat, g, w, at_p, at_q, r, k);
-                if (!EACH || !own_dw) continue;
-                A* to_dw = own_dw + weight_row(scope, row) + c;
-                store<A, N>(to_dw, load<A, N>(to_dw) + to_weight);
-                if (!own_db) continue;
-                A* to_db = own_db + weight_row(scope, row) + c;
-                store<A, N>(to_db, load<A, N>(to_db) + g);
+                if (!EACH) continue;
+                Base::template give<N>(own_dw, weight_row(scope, row) + c, to_weight);
+                Base::template give<N>(own_db, weight_row(scope, row) + c, g);
             }
         });
     }

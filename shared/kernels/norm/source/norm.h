@@ -2,7 +2,8 @@
 //
 // A group's sums are kept by slot. In the layout of rows and NCHW (runs.h) a slot is a run of
 // contiguous elements; in channels-last (columns.h) it is a channel. A weight is either one number
-// a slot, or differs within it (EACH).
+// a slot, or differs within it (EACH). Weights are of type A, but for a WHOLE one, which has x's
+// shape, layout and type: its gradient is stored as it is found, where others are summed.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -10,14 +11,16 @@
 
 #include "vectors.h"
 
-constexpr i64 CHUNK = 16;  // rows of columns that are summed before the next channels' turn
+constexpr i64 CHUNK = 8;   // rows of columns that are summed before the next channels' turn
+constexpr i64 AHEAD = 16;  // rows of columns between what is asked of memory and what is worked on
 
 struct Args {  // cpp.py packs the same: what follows from shapes, then what each call has
     i64 dtype, columns, centre;
     i64 outer, inner, num_p, num_q;    // columns: samples, groups (0: over the batch), S, C
     i64 x_outer, x_inner, x_p;         // strides of runs
     i64 w_outer, w_inner, w_p, each;   // strides of weights; columns: by sample, -, by position
-    i64 w_numel, blocks;               // elements of a block's own weight gradients (0: shared)
+    i64 whole;                         // the weight is of x's shape, layout and type
+    i64 w_numel, blocks, shared;       // elements of a weight; whether several blocks use a slot's
 
     i64 threads;
     const void *x, *grad, *v, *weight, *bias, *p, *q;
@@ -65,6 +68,28 @@ template <class A> struct GroupSums {  // with weights: a = w g, pg = p g
     }
 };
 
+// The gradient of a weight, to which blocks add. Those that share slots have each their own, summed
+// in their order, so that the result does not depend on the number of threads.
+template <class A> struct WeightGradient {
+    A* const to;
+    const i64 numel;
+    std::vector<A> own;
+
+    WeightGradient(const Args& a, void* to) : to((A*)to), numel(a.w_numel) {
+        if (!to || a.whole) return;
+        if (a.shared) own.resize(a.blocks * numel);
+        else std::fill(this->to, this->to + numel, (A)0);
+    }
+    A* of(i64 block) { return own.empty() ? to : own.data() + block * numel; }
+    void finish() const {
+        for (i64 i = 0; i < (own.empty() ? 0 : numel); ++i) {
+            A sum = 0;
+            for (size_t at = i; at < own.size(); at += numel) sum += own[at];
+            to[i] = sum;
+        }
+    }
+};
+
 template <class T, class A, bool SECOND> struct Norm {
     const Args& a;
     const T *x, *grad, *v;
@@ -87,10 +112,19 @@ template <class T, class A, bool SECOND> struct Norm {
 
     template <int N> using Vec = typename Vector<A, N>::type;
 
-    // A weight at q: one number a slot, or its own (EACH); `none` where there is no weight.
-    template <bool EACH, int N> static inline Vec<N> at(const A* w, i64 q, A none) {
+    // Weights of the slot that begins at `slot`, q elements into it: one number a slot, or each its
+    // own (EACH); `none` where there is no weight.
+    template <bool EACH, int N> inline Vec<N> at(const A* w, i64 slot, i64 q, A none) const {
         if (!w) return Vec<N>{} + none;
-        return EACH ? load<A, N>(w + q) : Vec<N>{} + *w;
+        if (!EACH) return Vec<N>{} + w[slot];
+        return a.whole ? load<A, N>((const T*)w + slot + q) : load<A, N>(w + slot + q);
+    }
+
+    // Gives elements' shares to the gradient of weights that differ within a slot.
+    template <int N> inline void give(A* gradient, i64 at_w, Vec<N> share) const {
+        if (!gradient) return;
+        if (a.whole) return store<A, N>((T*)gradient + at_w, share);
+        store<A, N>(gradient + at_w, load<A, N>(gradient + at_w) + share);
     }
 
     // Whether float32 sums of squares may have over- or underflowed.

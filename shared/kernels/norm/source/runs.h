@@ -11,9 +11,12 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
     template <int N> using Vec = typename Vector<A, N>::type;
     template <int N> using Spread = typename Base::template Spread<N>;
 
-    template <bool EACH, int N> static inline Vec<N> at(const A* w, i64 q, A none) {
-        return Base::template at<EACH, N>(w, q, none);
+    template <bool EACH, int N> inline Vec<N> at(const A* w, i64 slot, i64 q, A none) const {
+        return Base::template at<EACH, N>(w, slot, q, none);
     }
+
+    // Asks memory for the same place of the next run: processors do not foresee the step between.
+    static void fetch(const T* at) { __builtin_prefetch(at); }
 
     // Moments of a group of runs. Squares are of distances from a first guess, which is replaced
     // by the mean itself where it turns out to be further from it than the deviation.
@@ -35,6 +38,7 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
                 const T* from = x + run * step;
                 sweep<A>(length, [&](auto width, i64 i) {
                     constexpr int N = decltype(width)::value;
+                    fetch(from + i + step);
                     Vec<N> d = load<A, N>(from + i) - centre_at;
                     s1.add(d);
                     s2.add(d * d);
@@ -74,31 +78,31 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
             for (i64 run = 0; run < a.num_p; ++run) {
                 const T* from = x + x_at + run * a.x_p;
                 T* to = out + x_at + run * a.x_p;
-                const A* w = weight ? weight + w_at + run * a.w_p : nullptr;
-                const A* b = bias ? bias + w_at + run * a.w_p : nullptr;
-                const A scale = !EACH && w ? m.rstd * *w : m.rstd;
-                const A shift = (!EACH && b ? *b : 0) - m.rest * scale;
+                const i64 w_run = w_at + run * a.w_p;
+                const A scale = !EACH && weight ? m.rstd * weight[w_run] : m.rstd;
+                const A shift = (!EACH && bias ? bias[w_run] : 0) - m.rest * scale;
                 sweep<A>(a.num_q, [&](auto width, i64 i) {
                     constexpr int N = decltype(width)::value;
                     Vec<N> y = (load<A, N>(from + i) - m.mean) * scale + shift;
-                    if (EACH) y = y * at<EACH, N>(w, i, 1) + at<EACH, N>(b, i, 0);
+                    if (EACH)
+                        y = y * at<EACH, N>(weight, w_run, i, 1) + at<EACH, N>(bias, w_run, i, 0);
                     store<A, N>(to + i, y);
                 });
             }
         }
     }
 
-    // Blocks of groups: each has its own partial weight gradients, summed in order afterwards.
+    // Blocks of groups, which threads share.
     template <bool EACH> void backward_runs() const {
         const i64 groups = a.outer * a.inner;
+        WeightGradient<A> all_dw(a, dw), all_db(a, db);
 #pragma omp parallel for num_threads(a.threads) if (parallel())
         for (i64 block = 0; block < a.blocks; ++block) {
             std::vector<A> sums(NUM_SUMS * a.num_p);
-            A* own_dw = dw ? dw + block * a.w_numel : nullptr;
-            A* own_db = db ? db + block * a.w_numel : nullptr;
             for (i64 g = groups * block / a.blocks; g < groups * (block + 1) / a.blocks; ++g)
-                backward_group<EACH>(g, sums.data(), own_dw, own_db);
+                backward_group<EACH>(g, sums.data(), all_dw.of(block), all_db.of(block));
         }
+        all_dw.finish(), all_db.finish();
     }
 
     template <bool EACH> void backward_group(i64 group, A* sums, A* own_dw, A* own_db) const {
@@ -125,14 +129,13 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
     template <bool EACH> void sums_of_run(i64 group, i64 at_x, i64 w_run, A* sums) const {
         const A m = mean[group], r = rstd[group];
         const T *from = x + at_x, *from_grad = grad + at_x, *from_v = SECOND ? v + at_x : nullptr;
-        const A* w = weight ? weight + w_run : nullptr;
-        const A* with_p = p ? p + w_run : nullptr;
         Sum<A> s[NUM_SUMS];
         sweep<A>(a.num_q, [&](auto width, i64 i) {
             constexpr int N = decltype(width)::value;
+            fetch(from + i + a.x_p), fetch(from_grad + i + a.x_p);
             const Vec<N> xhat = (load<A, N>(from + i) - m) * r;
             const Vec<N> plain = load<A, N>(from_grad + i);
-            const Vec<N> g = EACH ? plain * at<EACH, N>(w, i, 1) : plain;
+            const Vec<N> g = EACH ? plain * at<EACH, N>(weight, w_run, i, 1) : plain;
             s[XHAT].add(xhat);
             s[G].add(g);
             s[GX].add(g * xhat);
@@ -142,7 +145,7 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
             s[VG].add(value * g);
             s[VX].add(value * xhat);
             if (!EACH) return;
-            const Vec<N> pg = plain * at<EACH, N>(with_p, i, 0);
+            const Vec<N> pg = plain * at<EACH, N>(p, w_run, i, 0);
             s[PG].add(pg);
             s[PGX].add(pg * xhat);
         });
@@ -153,20 +156,17 @@ template <class T, class A, bool SECOND> struct Runs : Norm<T, A, SECOND> {
     void write_run(i64 group, i64 at_x, i64 w_run, const Coefficients<A>& k, A* own_dw,
                    A* own_db) const {
         const A m = mean[group], r = rstd[group];
-        const A* w = weight ? weight + w_run : nullptr;
-        const A* with_p = p ? p + w_run : nullptr;
-        const A* with_q = q ? q + w_run : nullptr;
-        A* to_dw = EACH && own_dw ? own_dw + w_run : nullptr;
-        A* to_db = EACH && own_db ? own_db + w_run : nullptr;
         sweep<A>(a.num_q, [&](auto width, i64 i) {
             constexpr int N = decltype(width)::value;
             const Vec<N> xhat = (load<A, N>(x + at_x + i) - m) * r - k.off;
-            const Vec<N> g = load<A, N>(grad + at_x + i), with_w = at<EACH, N>(w, i, 1);
-            const Vec<N> to_weight = write(width, at_x + i, xhat, g, with_w,
-                                           at<EACH, N>(with_p, i, 0), at<EACH, N>(with_q, i, 0),
-                                           Vec<N>{} + r, Base::template spread<N>(k));
-            if (to_dw) store<A, N>(to_dw + i, load<A, N>(to_dw + i) + to_weight);
-            if (to_db) store<A, N>(to_db + i, load<A, N>(to_db + i) + g);
+            const Vec<N> g = load<A, N>(grad + at_x + i);
+            const auto weights = [&](const A* w, A none) { return at<EACH, N>(w, w_run, i, none); };
+            const Vec<N> to_weight =
+                write(width, at_x + i, xhat, g, weights(weight, 1), weights(p, 0), weights(q, 0),
+                      Vec<N>{} + r, Base::template spread<N>(k));
+            if (!EACH) return;
+            Base::template give<N>(own_dw, w_run + i, to_weight);
+            Base::template give<N>(own_db, w_run + i, g);
         });
     }
 };
