@@ -1,0 +1,108 @@
+// tanh, erf and relu of vectors, with their first two derivatives.
+//
+// In double each element is a call of the C library. In float such a call would cost far more than
+// the memory it reads, so tanh and erf are made of one exponential, which is good to a few units in
+// the last place. NaN and the sign of zero pass through.
+#pragma once
+#include <cmath>
+
+#include "vectors.h"
+
+template <class A, int N> using Vec = typename Vector<A, N>::type;
+template <int N> using Bits = typename Vector<uint32_t, N>::type;
+
+template <class To, class From> static inline To same_bits(From from) {
+    static_assert(sizeof(To) == sizeof(From), "only the type changes");
+    To to;
+    std::memcpy(&to, &from, sizeof(to));
+    return to;
+}
+template <int N, class F> static inline Vec<double, N> one_by_one(Vec<double, N> x, F f) {
+    for (int i = 0; i < N; ++i) x[i] = f(x[i]);
+    return x;
+}
+// Comparisons with NaN are false, so that NaN stays.
+template <int N> static inline Vec<float, N> at_most(Vec<float, N> x, float bound) {
+    return x > bound ? Vec<float, N>{} + bound : x;
+}
+template <int N> static inline Vec<float, N> magnitude(Vec<float, N> x) {
+    return same_bits<Vec<float, N>>(same_bits<Bits<N>>(x) & 0x7fffffff);
+}
+template <int N> static inline Vec<float, N> with_sign_of(Vec<float, N> x, Vec<float, N> size) {
+    return same_bits<Vec<float, N>>(same_bits<Bits<N>>(size) |
+                                    (same_bits<Bits<N>>(x) & 0x80000000));
+}
+
+// exp(x) = scale (1 + rest), a power of two and what is left; |x| <= 87.
+template <int N> struct Exponential {
+    Vec<float, N> scale, rest;
+
+    explicit Exponential(Vec<float, N> x) {
+        const float shifter = 12582912;  // 1.5 2^23: the sum's last bits are the nearest integer
+        const Vec<float, N> shifted = x * 1.44269504f + shifter, power = shifted - shifter;
+        // log(2) in two parts: the first has so few bits that its product is exact.
+        const Vec<float, N> r = (x - power * 0.693359375f) + power * 2.12194440e-4f;
+        Vec<float, N> sum = r * (1.f / 5040) + 1.f / 720;  // Taylor: |r| <= log(2) / 2
+        sum = sum * r + 1.f / 120;
+        sum = sum * r + 1.f / 24;
+        sum = sum * r + 1.f / 6;
+        sum = sum * r + .5f;
+        rest = r + r * r * sum;
+        scale = same_bits<Vec<float, N>>((same_bits<Bits<N>>(shifted) << 23) + 0x3f800000);
+    }
+    Vec<float, N> value() const { return scale + scale * rest; }
+    Vec<float, N> minus_one() const { return scale * rest + (scale - 1); }
+};
+
+template <class A> struct Tanh {
+    template <int N> static inline Vec<A, N> value(Vec<A, N> z) {
+        if constexpr (sizeof(A) == 8) return one_by_one<N>(z, [](double e) { return std::tanh(e); });
+        else {
+            const auto e = Exponential<N>(2 * at_most<N>(magnitude<N>(z), 10)).minus_one();
+            return with_sign_of<N>(z, e / (e + 2));
+        }
+    }
+    template <int N> static inline Vec<A, N> first(Vec<A, N>, Vec<A, N> f) { return 1 - f * f; }
+    template <int N> static inline Vec<A, N> second(Vec<A, N>, Vec<A, N> f, Vec<A, N> first) {
+        return -2 * f * first;
+    }
+};
+
+template <class A> struct Erf {
+    template <int N> static inline Vec<A, N> value(Vec<A, N> z) {
+        if constexpr (sizeof(A) == 8) return one_by_one<N>(z, [](double e) { return std::erf(e); });
+        else {
+            // -log(1 - erf(t)) = t terms(t) on 0 to 4, beyond which erf is 1.
+            const float terms[] = {1.12837911f,     .636620581f,    .102762364f,    -.0190764088f,
+                                   -3.51144117e-4f, .00193420611f,  -8.54247541e-4f, 2.27120312e-4f,
+                                   -4.0587387e-5f,  4.78560787e-6f, -3.37605087e-7f, 1.08054827e-8f};
+            const Vec<float, N> t = at_most<N>(magnitude<N>(z), 4);
+            Vec<float, N> sum = Vec<float, N>{} + terms[11];
+            for (int i = 10; i >= 0; --i) sum = sum * t + terms[i];
+            return with_sign_of<N>(z, -Exponential<N>(-t * sum).minus_one());
+        }
+    }
+    template <int N> static inline Vec<A, N> first(Vec<A, N> z, Vec<A, N>) {
+        const A factor = (A)1.1283791670955126;  // 2 / sqrt(pi)
+        if constexpr (sizeof(A) == 8)
+            return factor * one_by_one<N>(z, [](double e) { return std::exp(-e * e); });
+        else {
+            const Vec<float, N> square = z * z;
+            const auto value = Exponential<N>(-at_most<N>(square, 87)).value();
+            return square > 87 ? Vec<float, N>{} : factor * value;
+        }
+    }
+    template <int N> static inline Vec<A, N> second(Vec<A, N> z, Vec<A, N>, Vec<A, N> first) {
+        return -2 * z * first;
+    }
+};
+
+template <class A> struct Relu {
+    template <int N> static inline Vec<A, N> value(Vec<A, N> z) { return z < 0 ? Vec<A, N>{} : z; }
+    template <int N> static inline Vec<A, N> first(Vec<A, N> z, Vec<A, N>) {
+        return z > 0 ? Vec<A, N>{} + 1 : value<N>(z);
+    }
+    template <int N> static inline Vec<A, N> second(Vec<A, N>, Vec<A, N>, Vec<A, N>) {
+        return Vec<A, N>{};
+    }
+};
