@@ -20,7 +20,7 @@ from shared.kernels.norm.layout import dense, laid_out_as
 from shared.kernels.pointwise.formula import FUNCTIONS, Gradients, Inputs
 
 SOURCE = Path(__file__).with_name("source") / "pointwise.cpp"
-SHA256 = "0d8190d52bf4d7f9d9f098985f1bf08761fd0d59ad1f34741bd637addabb1ef6"
+SHA256 = "dc290c633e123cc632ca19be9adbb3d1dfa3196120c59f10599e6506a0d21982"
 NUMBERS = {name: i for i, name in enumerate(FUNCTIONS)}
 PACK = struct.Struct("28q").pack  # as `Args` in pointwise.cpp
 BLOCK = 2**15  # elements: the least work of a block, which is what threads share
@@ -31,7 +31,7 @@ obstacle = partial(build.obstacle, SOURCE, SHA256)
 
 @cache
 def _function(phase: str) -> Callable[[bytes], None]:
-    function: Callable[[bytes], None] = getattr(build.load(SOURCE, SHA256), f"renorm_{phase}")
+    function: Callable[[bytes], None] = getattr(build.load(SOURCE, SHA256), phase)
     return function
 
 
@@ -110,7 +110,7 @@ def forward(inputs: Inputs, function: str, dtype: torch.dtype) -> Tensor:
     """As `formula.forward`."""
     read = _read(inputs, dtype)
     y = torch.empty_like(read.x)
-    _call("forward", function, read._replace(out=y))
+    _call("renorm_forward", function, read._replace(out=y))
     return y
 
 
@@ -118,7 +118,7 @@ def backward(grad: Tensor, inputs: Inputs, function: str, dtype: torch.dtype) ->
     """As `formula.backward`."""
     read = _read(inputs, dtype)
     done = read._replace(grad=laid_out_as(grad, read.x), **_results(read, second=False))
-    _call("backward", function, done)
+    _call("renorm_backward", function, done)
     first = done.out, done.of_slope, done.of_shift, done.of_residual
     return (*first, done.of_weight, done.of_bias)
 
@@ -139,6 +139,6 @@ def double_backward(
         q=_wide(q, dtype),
         **_results(read, second=True),
     )
-    _call("double_backward", function, done)
+    _call("renorm_double_backward", function, done)
     first = done.of_grad, done.out, done.of_slope, done.of_shift, done.of_residual
     return (*first, done.of_weight)

@@ -29,7 +29,7 @@ template <int N> static inline Vec<float, N> magnitude(Vec<float, N> x) {
     return same_bits<Vec<float, N>>(same_bits<Bits<N>>(x) & 0x7fffffff);
 }
 template <int N> static inline Vec<float, N> with_sign_of(Vec<float, N> x, Vec<float, N> size) {
-    return same_bits<Vec<float, N>>(same_bits<Bits<N>>(size) |
+    return same_bits<Vec<float, N>>((same_bits<Bits<N>>(size) & 0x7fffffff) |
                                     (same_bits<Bits<N>>(x) & 0x80000000));
 }
 
