@@ -54,23 +54,31 @@ template <int N> struct Exponential {
     Vec<float, N> minus_one() const { return scale * rest + (scale - 1); }
 };
 
-template <class A> struct Tanh {
-    template <int N> static inline Vec<A, N> value(Vec<A, N> z) {
-        if constexpr (sizeof(A) == 8) return one_by_one<N>(z, [](double e) { return std::tanh(e); });
+template <class A, int N> struct Tanh {
+    Vec<A, N> value, to_one;  // the function, and what its magnitude lacks to 1
+
+    explicit Tanh(Vec<A, N> z) {
+        if constexpr (sizeof(A) == 8) value = one_by_one<N>(z, [](double e) { return std::tanh(e); });
         else {
-            const auto e = Exponential<N>(2 * at_most<N>(magnitude<N>(z), 10)).minus_one();
-            return with_sign_of<N>(z, e / (e + 2));
+            const Vec<float, N> size = magnitude<N>(z);
+            const auto e = Exponential<N>(2 * at_most<N>(size, 43)).minus_one();
+            const auto inverse = 1 / (e + 2);
+            value = with_sign_of<N>(z, e * inverse);
+            to_one = size > 43 ? Vec<float, N>{} : 2 * inverse;
         }
     }
-    template <int N> static inline Vec<A, N> first(Vec<A, N>, Vec<A, N> f) { return 1 - f * f; }
-    template <int N> static inline Vec<A, N> second(Vec<A, N>, Vec<A, N> f, Vec<A, N> first) {
-        return -2 * f * first;
+    Vec<A, N> first() const {
+        if constexpr (sizeof(A) == 8) return 1 - value * value;
+        else return to_one * (2 - to_one);  // the same, but nothing cancels
     }
+    Vec<A, N> second() const { return -2 * value * first(); }
 };
 
-template <class A> struct Erf {
-    template <int N> static inline Vec<A, N> value(Vec<A, N> z) {
-        if constexpr (sizeof(A) == 8) return one_by_one<N>(z, [](double e) { return std::erf(e); });
+template <class A, int N> struct Erf {
+    Vec<A, N> z, value;
+
+    explicit Erf(Vec<A, N> z) : z(z) {
+        if constexpr (sizeof(A) == 8) value = one_by_one<N>(z, [](double e) { return std::erf(e); });
         else {
             // -log(1 - erf(t)) = t terms(t) on 0 to 4, beyond which erf is 1.
             const float terms[] = {1.12837911f,     .636620581f,    .102762364f,    -.0190764088f,
@@ -79,30 +87,26 @@ template <class A> struct Erf {
             const Vec<float, N> t = at_most<N>(magnitude<N>(z), 4);
             Vec<float, N> sum = Vec<float, N>{} + terms[11];
             for (int i = 10; i >= 0; --i) sum = sum * t + terms[i];
-            return with_sign_of<N>(z, -Exponential<N>(-t * sum).minus_one());
+            value = with_sign_of<N>(z, Exponential<N>(-t * sum).minus_one());
         }
     }
-    template <int N> static inline Vec<A, N> first(Vec<A, N> z, Vec<A, N>) {
+    Vec<A, N> first() const {
         const A factor = (A)1.1283791670955126;  // 2 / sqrt(pi)
         if constexpr (sizeof(A) == 8)
             return factor * one_by_one<N>(z, [](double e) { return std::exp(-e * e); });
         else {
             const Vec<float, N> square = z * z;
-            const auto value = Exponential<N>(-at_most<N>(square, 87)).value();
-            return square > 87 ? Vec<float, N>{} : factor * value;
+            const auto value = factor * Exponential<N>(-at_most<N>(square, 87)).value();
+            return square > 87 ? Vec<float, N>{} : value;
         }
     }
-    template <int N> static inline Vec<A, N> second(Vec<A, N> z, Vec<A, N>, Vec<A, N> first) {
-        return -2 * z * first;
-    }
+    Vec<A, N> second() const { return -2 * z * first(); }
 };
 
-template <class A> struct Relu {
-    template <int N> static inline Vec<A, N> value(Vec<A, N> z) { return z < 0 ? Vec<A, N>{} : z; }
-    template <int N> static inline Vec<A, N> first(Vec<A, N> z, Vec<A, N>) {
-        return z > 0 ? Vec<A, N>{} + 1 : value<N>(z);
-    }
-    template <int N> static inline Vec<A, N> second(Vec<A, N>, Vec<A, N>, Vec<A, N>) {
-        return Vec<A, N>{};
-    }
+template <class A, int N> struct Relu {
+    Vec<A, N> value;
+
+    explicit Relu(Vec<A, N> z) : value(z < 0 ? Vec<A, N>{} : z) {}
+    Vec<A, N> first() const { return value > 0 ? Vec<A, N>{} + 1 : value; }
+    Vec<A, N> second() const { return Vec<A, N>{}; }
 };

@@ -16,7 +16,7 @@ struct Args {  // cpp.py packs the same
     void *of_slope, *of_shift, *of_weight, *of_bias;                 // of type A
 };
 
-template <class T, class A, template <class> class F, bool EACH> struct Pointwise {
+template <class T, class A, template <class, int> class F, bool EACH> struct Pointwise {
     const Args& a;
     const A slope = number(a.slope), shift = number(a.shift);
 
@@ -54,7 +54,7 @@ template <class T, class A, template <class> class F, bool EACH> struct Pointwis
             sweep<A>(a.length, [&](auto width, i64 i) {
                 constexpr int N = decltype(width)::value;
                 const i64 at = run * a.length + i;
-                Vec<A, N> y = F<A>::template value<N>(z<N>(like_x<N>(a.x, at), at));
+                Vec<A, N> y = F<A, N>(z<N>(like_x<N>(a.x, at), at)).value;
                 if (a.weight) y = y * of_channel<N>(a.weight, run, i, 1);
                 if (a.bias) y = y + of_channel<N>(a.bias, run, i, 0);
                 write<N>(a.out, at, y);
@@ -111,8 +111,9 @@ template <class T, class A, template <class> class F, bool EACH> struct Pointwis
     inline void element(i64 run, i64 i, BlockSums& sums, RunSums& own) const {
         const i64 at = run * a.length + i;
         const Vec<A, N> x = like_x<N>(a.x, at), g = like_x<N>(a.grad, at);
-        const Vec<A, N> w = of_channel<N>(a.weight, run, i, 1), z_at = z<N>(x, at);
-        const Vec<A, N> f = F<A>::template value<N>(z_at), f1 = F<A>::template first<N>(z_at, f);
+        const Vec<A, N> w = of_channel<N>(a.weight, run, i, 1);
+        const F<A, N> function(z<N>(x, at));
+        const Vec<A, N> f = function.value, f1 = function.first();
         const Vec<A, N> along = g * w * f1;  // the gradient of z
         if (!SECOND) {
             write<N>(a.out, at, slope * along);
@@ -126,8 +127,7 @@ template <class T, class A, template <class> class F, bool EACH> struct Pointwis
         const A v_slope = number(a.v_slope), v_shift = number(a.v_shift);
         const Vec<A, N> vx = like_x<N>(a.vx, at), p = of_channel<N>(a.p, run, i, 0);
         const Vec<A, N> v = slope * vx + v_slope * x + v_shift + like_x<N>(a.v_residual, at);
-        const Vec<A, N> f2 = F<A>::template second<N>(z_at, f, f1);
-        const Vec<A, N> dz = v * g * w * f2 + p * g * f1;
+        const Vec<A, N> dz = v * g * w * function.second() + p * g * f1;
         write<N>(a.of_grad, at, v * w * f1 + p * f + of_channel<N>(a.q, run, i, 0));
         write<N>(a.out, at, slope * dz + v_slope * along);
         write<N>(a.of_z, at, dz);
@@ -139,13 +139,13 @@ template <class T, class A, template <class> class F, bool EACH> struct Pointwis
 
 enum Phase { FORWARD, BACKWARD, DOUBLE_BACKWARD };
 
-template <Phase PHASE, class T, class A, template <class> class F, bool EACH>
+template <Phase PHASE, class T, class A, template <class, int> class F, bool EACH>
 static void compute(const Args& args) {
     const Pointwise<T, A, F, EACH> pointwise{args};
     if constexpr (PHASE == FORWARD) pointwise.forward();
     else pointwise.template backward<PHASE == DOUBLE_BACKWARD>();
 }
-template <Phase PHASE, class T, class A, template <class> class F>
+template <Phase PHASE, class T, class A, template <class, int> class F>
 static void by_layout(const Args& args) {
     args.each ? compute<PHASE, T, A, F, true>(args) : compute<PHASE, T, A, F, false>(args);
 }
