@@ -106,7 +106,11 @@ MUTATIONS = [
     Mutation(*POINTWISE_CPP, " + v_slope * x + v_shift", " + v_shift"),
     Mutation(*POINTWISE_CPP, " + v_shift +", " +"),
     Mutation(*POINTWISE_CPP, " + like_x<N>(a.v_residual, at)", ""),
-    Mutation(*POINTWISE_CPP, "v * g * w * function.second() + p * g * f1", "v * g * w * function.second()"),
+    Mutation(
+        *POINTWISE_CPP,
+        "v * g * w * function.second() + p * g * f1",
+        "v * g * w * function.second()",
+    ),
     Mutation(*POINTWISE_CPP, "v * g * w * function.second() + p * g * f1", "p * g * f1"),
     Mutation(*POINTWISE_CPP, "v * w * f1 + p * f", "v * w * f1"),
     Mutation(*POINTWISE_CPP, " + of_channel<N>(a.q, run, i, 0)", ""),

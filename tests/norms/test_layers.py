@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from shared import norms
-from shared.kernels import OPERATORS
 from shared.norms import REGISTRY
 from tests.kernels.contract import plain_norm
 

@@ -6,7 +6,8 @@ Legend: N samples, C channels, S positions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -78,7 +79,7 @@ def _forward(*args: Any) -> Tensor:
     if inputs.x.numel() == 0:
         return torch.empty_like(dense(inputs.x))
     if as_given:
-        return f(inputs, function, _wide(inputs.x))  # type: ignore[no-any-return]
+        return f(inputs, function, _wide(inputs.x))
     i = _flattened(inputs)
     return shaped(laid_out_as(f(i, function, _wide(i.x)), i.x), inputs.x)
 
@@ -181,12 +182,47 @@ pointwise_double_backward_op = library.define(
 )
 
 
-def _require(holds: bool, name: str, got: Tensor, expected: str) -> None:
+class Kind(NamedTuple):
+    """Shape and type: all of a tensor that arguments are checked by."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+def _require(holds: bool, name: str, got: Kind, expected: str) -> None:
     if not holds:
         raise ValueError(
             f"pointwise: got {name} of shape {tuple(got.shape)} and type {got.dtype}, expected "
             f"{expected}: reshape or convert it"
         )
+
+
+def _check(function: str, *kinds: Kind | None) -> None:
+    x, slope, shift, residual, weight, bias = kinds
+    if function not in FUNCTIONS:
+        raise ValueError(
+            f"pointwise: got function {function!r}, expected one of {', '.join(FUNCTIONS)}"
+        )
+    assert x is not None
+    fits = len(x.shape) >= 2 and x.dtype.is_floating_point
+    _require(fits, "x", x, "(N, C, ...) of a floating type")
+    types = x.dtype, torch.promote_types(x.dtype, torch.float32)
+    for name, one in (("slope", slope), ("shift", shift)):
+        if one is not None:
+            fits = one.shape.numel() == 1 and one.dtype in types
+            _require(fits, name, one, f"one number, {types}")
+    for name, many in (("weight", weight), ("bias", bias)):
+        if many is not None:
+            fits = many.shape == x.shape[1:2] and many.dtype in types
+            _require(fits, name, many, f"({x.shape[1]},) of type {types}")
+    if residual is not None:
+        expected = f"{tuple(x.shape)} of type {x.dtype}, as x"
+        _require(residual == x, "residual", residual, expected)
+    if bias is not None and weight is None:
+        raise ValueError("pointwise: got a bias without a weight: pass a weight of ones")
+
+
+_check_once = lru_cache(4096)(_check)
 
 
 def pointwise(
@@ -223,24 +259,11 @@ def pointwise(
         >>> pointwise(torch.tensor([[-1.0, 2.0]]), torch.ones(1), function="relu").tolist()
         [[0.0, 2.0]]
     """
-    if function not in FUNCTIONS:
-        raise ValueError(
-            f"pointwise: got function {function!r}, expected one of {', '.join(FUNCTIONS)}"
-        )
-    kinds = (x.dtype, _wide(x))
-    _require(x.dim() >= 2 and x.is_floating_point(), "x", x, "(N, C, ...) of a floating type")
-    for name, one in (("slope", slope), ("shift", shift)):
-        if one is not None:
-            _require(one.numel() == 1 and one.dtype in kinds, name, one, f"one number, {kinds}")
-    for name, many in (("weight", weight), ("bias", bias)):
-        if many is not None:
-            fits = many.shape == x.shape[1:2] and many.dtype in kinds
-            _require(fits, name, many, f"({x.shape[1]},) of type {kinds}")
-    if residual is not None:
-        fits = residual.shape == x.shape and residual.dtype == x.dtype
-        _require(fits, "residual", residual, f"{tuple(x.shape)} of type {x.dtype}, as x")
-    if bias is not None and weight is None:
-        raise ValueError("pointwise: got a bias without a weight: pass a weight of ones")
+    args = x, slope, shift, residual, weight, bias, function, impl
+    plain = library.are_plain(*args)
+    # A compiler must see the checks, and may have sizes that no cache can hold.
+    check: Any = _check_once if plain else _check
+    check(function, *[None if t is None else Kind(t.shape, t.dtype) for t in args[:6]])
     # Torch's own operations save what their backward needs, fuse under torch.compile and have
     # derivatives of every order: native needs no op of ours.
     if impl == "auto" and torch.compiler.is_compiling():
@@ -248,7 +271,7 @@ def pointwise(
     if resolve("pointwise", "forward", impl, x).implementation == "native":
         run("pointwise", "forward", impl, x)
         return _plain(x, slope, shift, residual, weight, bias, function)
-    y: Tensor = pointwise_op(x, slope, shift, residual, weight, bias, function, impl)
+    y: Tensor = (pointwise_op.plain if plain else pointwise_op.op)(*args)
     return y
 
 

@@ -124,10 +124,9 @@ class Table:
                 x, s, weight=w, bias=b, function=function, impl=impl
             )
 
-        implementations = self.ours(ours, only=self.device == "cpu")
         shapes = (shape, (shape[1],), (shape[1],), (1,))
         operator = {"tanh": "dyt", "erf": "derf"}[function]
-        self.add(operator, shapes, dtype, implementations, lambda x, w, b, s: f(x * s) * w + b)
+        self.add(operator, shapes, dtype, self.ours(ours), lambda x, w, b, s: f(x * s) * w + b)
 
     def batch(self, shape: tuple[int, ...], dtype: str, layout: str, tail: bool = False) -> None:
         c = shape[1]

@@ -33,6 +33,18 @@ template <int N> static inline Vec<float, N> with_sign_of(Vec<float, N> x, Vec<f
                                     (same_bits<Bits<N>>(x) & 0x80000000));
 }
 
+// c[0] + c[1] x + ...: by pairs, then pairs of these, so that no step waits for all before it.
+template <int N, int K>
+static inline Vec<float, N> polynomial(Vec<float, N> x, const float (&c)[K]) {
+    Vec<float, N> sums[K];
+    for (int i = 0; i < K; ++i) sums[i] = Vec<float, N>{} + c[i];
+    for (int n = K; n > 1; n = (n + 1) / 2, x = x * x) {
+        for (int i = 0; i + 1 < n; i += 2) sums[i / 2] = sums[i] + sums[i + 1] * x;
+        if (n % 2) sums[n / 2] = sums[n - 1];
+    }
+    return sums[0];
+}
+
 // exp(x) = scale (1 + rest), a power of two and what is left; |x| <= 87.
 template <int N> struct Exponential {
     Vec<float, N> scale, rest;
@@ -42,12 +54,9 @@ template <int N> struct Exponential {
         const Vec<float, N> shifted = x * 1.44269504f + shifter, power = shifted - shifter;
         // log(2) in two parts: the first has so few bits that its product is exact.
         const Vec<float, N> r = (x - power * 0.693359375f) + power * 2.12194440e-4f;
-        Vec<float, N> sum = r * (1.f / 5040) + 1.f / 720;  // Taylor: |r| <= log(2) / 2
-        sum = sum * r + 1.f / 120;
-        sum = sum * r + 1.f / 24;
-        sum = sum * r + 1.f / 6;
-        sum = sum * r + .5f;
-        rest = r + r * r * sum;
+        // exp(r) - 1 - r, interpolated for |r| <= log(2) / 2.
+        rest = r + r * r * polynomial<N>(r, {.5f, .166665763f, .0416662693f, .00836323295f,
+                                             .00139450748f});
         scale = same_bits<Vec<float, N>>((same_bits<Bits<N>>(shifted) << 23) + 0x3f800000);
     }
     Vec<float, N> value() const { return scale + scale * rest; }
@@ -80,13 +89,12 @@ template <class A, int N> struct Erf {
     explicit Erf(Vec<A, N> z) : z(z) {
         if constexpr (sizeof(A) == 8) value = one_by_one<N>(z, [](double e) { return std::erf(e); });
         else {
-            // -log(1 - erf(t)) = t terms(t) on 0 to 4, beyond which erf is 1.
-            const float terms[] = {1.12837911f,     .636620581f,    .102762364f,    -.0190764088f,
-                                   -3.51144117e-4f, .00193420611f,  -8.54247541e-4f, 2.27120312e-4f,
-                                   -4.0587387e-5f,  4.78560787e-6f, -3.37605087e-7f, 1.08054827e-8f};
+            // -log(1 - erf(t)) = t sum on 0 to 4, interpolated; beyond erf is 1.
             const Vec<float, N> t = at_most<N>(magnitude<N>(z), 4);
-            Vec<float, N> sum = Vec<float, N>{} + terms[11];
-            for (int i = 10; i >= 0; --i) sum = sum * t + terms[i];
+            const Vec<float, N> sum = polynomial<N>(
+                t, {1.12837911f, .636620581f, .102762364f, -.0190764088f, -3.51144117e-4f,
+                    .00193420611f, -8.54247541e-4f, 2.27120312e-4f, -4.0587387e-5f, 4.78560787e-6f,
+                    -3.37605087e-7f, 1.08054827e-8f});
             value = with_sign_of<N>(z, Exponential<N>(-t * sum).minus_one());
         }
     }

@@ -10,10 +10,11 @@
 
 struct Args {  // cpp.py packs the same
     i64 dtype, function, each, num_runs, length, num_channels, blocks, threads;
-    const void *x, *residual, *slope, *shift, *weight, *bias;        // the latter four of type A
-    const void *grad, *vx, *v_residual, *v_slope, *v_shift, *p, *q;  // the latter four of type A
-    void *out, *of_grad, *of_z;                                      // as x
-    void *of_slope, *of_shift, *of_weight, *of_bias;                 // of type A
+    // x, grad and residual are alike; parameters, their cotangents and gradients are of type A.
+    const void *x, *slope, *shift, *residual, *weight, *bias;
+    const void *vx, *v_slope, *v_shift, *v_residual, *p, *q, *grad;
+    void *out;  // y, or the gradient of grad
+    void *of_x, *of_slope, *of_shift, *of_residual, *of_weight, *of_bias;
 };
 
 template <class T, class A, template <class, int> class F, bool EACH> struct Pointwise {
@@ -116,8 +117,8 @@ template <class T, class A, template <class, int> class F, bool EACH> struct Poi
         const Vec<A, N> f = function.value, f1 = function.first();
         const Vec<A, N> along = g * w * f1;  // the gradient of z
         if (!SECOND) {
-            write<N>(a.out, at, slope * along);
-            write<N>(a.of_z, at, along);
+            write<N>(a.of_x, at, slope * along);
+            write<N>(a.of_residual, at, along);
             own.slope.add(along * x);
             own.shift.add(along);
             if (a.of_weight) add<N>(sums.weight, i, own.weight, g * f);
@@ -128,9 +129,9 @@ template <class T, class A, template <class, int> class F, bool EACH> struct Poi
         const Vec<A, N> vx = like_x<N>(a.vx, at), p = of_channel<N>(a.p, run, i, 0);
         const Vec<A, N> v = slope * vx + v_slope * x + v_shift + like_x<N>(a.v_residual, at);
         const Vec<A, N> dz = v * g * w * function.second() + p * g * f1;
-        write<N>(a.of_grad, at, v * w * f1 + p * f + of_channel<N>(a.q, run, i, 0));
-        write<N>(a.out, at, slope * dz + v_slope * along);
-        write<N>(a.of_z, at, dz);
+        write<N>(a.out, at, v * w * f1 + p * f + of_channel<N>(a.q, run, i, 0));
+        write<N>(a.of_x, at, slope * dz + v_slope * along);
+        write<N>(a.of_residual, at, dz);
         own.slope.add(dz * x + vx * along);
         own.shift.add(dz);
         if (a.of_weight) add<N>(sums.weight, i, own.weight, v * g * f1);
