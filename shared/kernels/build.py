@@ -17,12 +17,16 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import torch
 from filelock import FileLock
 
 # Without contraction a product is rounded wherever it stands: a w - mean(a w) of one element is 0,
 # and results do not depend on whether the processor has fused operations.
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared"]
 FLAGS += ["-fopenmp"] if sys.platform == "linux" else []
+COMMON = Path(__file__).with_name("source")  # headers of every operator
+# What the C++ calls the types of elements.
+DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 
 
 def compiler() -> str | None:
@@ -49,8 +53,8 @@ def _processor() -> str:
 
 
 def digest(folder: Path) -> str:
-    """SHA-256 of the C++ in a folder."""
-    files = sorted(f for f in folder.iterdir() if f.suffix in (".cpp", ".h"))
+    """SHA-256 of the C++ in a folder and of the headers of every operator."""
+    files = [f for d in (folder, COMMON) for f in sorted(d.iterdir()) if f.suffix in (".cpp", ".h")]
     return hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()
 
 
@@ -59,7 +63,7 @@ def load(source: Path, sha256: str) -> ctypes.CDLL:
     """The library made from `source`; compiled at the first call on this machine.
 
     Args:
-        source: The file to compile; the headers beside it belong to it.
+        source: The file to compile; the headers beside it and in `COMMON` belong to it.
         sha256: Of all of them, by name.
 
     Raises:
@@ -91,9 +95,21 @@ def load(source: Path, sha256: str) -> ctypes.CDLL:
         raise OSError(f"{error}: delete {library}, and it is compiled again") from None
 
 
+@cache
+def obstacle(source: Path, sha256: str, device: str) -> str | None:
+    """Why the kernels of `source` cannot run on this type of device; None where they can."""
+    if device != "cpu":
+        return "its kernels are for a CPU"
+    try:
+        load(source, sha256)
+    except OSError as error:
+        return str(error)
+    return None
+
+
 def _compile(cxx: str, source: Path, library: Path) -> None:
     part = library.with_suffix(".part")
-    command = [cxx, *FLAGS, str(source), "-o", str(part)]
+    command = [cxx, *FLAGS, f"-I{COMMON}", str(source), "-o", str(part)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command)} failed:\n{done.stderr}")

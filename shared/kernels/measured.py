@@ -5,5 +5,5 @@ table may change the last digits of a result.
 """
 
 # (operator, size class, type, device, phase): the fastest implementation where it is not the usual
-# one, which is `cpp` for norms on a CPU, else `native`.
+# one, which is `cpp` on a CPU, else `native`.
 FASTEST: dict[tuple[str, str, str, str, str], str] = {}

@@ -55,7 +55,7 @@ class DyT(_Saturating):
         num_features: Channels.
         alpha: First value of the slope, which is learnt.
         channels_last: Whether channels are the last dimension (else the second).
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Raises: ValueError for another number of channels.
     Source: Zhu, Chen, He, LeCun, Liu (2025), arXiv 2503.10622.
@@ -87,7 +87,7 @@ class Derf(_Saturating):
         alpha: First value of the slope, which is learnt.
         shift: First value of s, one learnt number.
         channels_last: Whether channels are the last dimension (else the second).
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Raises: ValueError for another number of channels.
     Source: Chen, Lu, Zhu, Sun, Liu (2025), arXiv 2512.10938.
@@ -118,7 +118,7 @@ class ScalarTail(nn.Module):
     Args:
         scale: First value of the multiplier, one learnt number.
         bias: First value of the bias, one learnt number.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Shape: (N, C, ...); residual as x.
     Raises: ValueError where the two shapes differ.

@@ -75,8 +75,8 @@ def table(scale: Scale) -> str:
         f"Verdicts at {SCALE_NAMES[scale]}, computed by `snakemake` and copied here by "
         f"`python -m shared.reporting readme --scale {scale} --snapshot`.",
         "",
-        "`snakemake reports/NAME.html` makes the page of a paper. Exact claims (identities and strict "
-        "bounds, to rounding) are counted apart.",
+        "`snakemake reports/NAME.html` makes the page of a paper. Exact claims (identities and "
+        "strict bounds, to rounding) are counted apart.",
         "",
         f"| paper | does the main claim hold? | {' | '.join(WORDS.values())} | exact claims |",
         "|---|---|" + "---:|" * (len(WORDS) + 1),

@@ -143,22 +143,29 @@ CASES = [
 NORM_CASES = [c for c in CASES if c.operator == "norm"]
 
 
-def cotangents(like: list[Tensor]) -> list[Tensor]:
+def cotangents(like: list[Tensor], rounded: torch.dtype) -> list[Tensor]:
     """Random ones: the gradient of a plain sum of a norm is zero, whatever its backward does."""
-    return [torch.randn(t.shape, dtype=torch.float64).to(t.device, t.dtype) for t in like]
+    found = (torch.randn(t.shape, dtype=torch.float64).to(rounded) for t in like)
+    return [c.to(t.device, t.dtype) for c, t in zip(found, like, strict=True)]
 
 
-def to_second_order(function: Function, inputs: list[Tensor], seed: int = 1) -> list[list[Tensor]]:
-    """Output; gradients of the inputs; gradients of those, with random cotangents."""
-    torch.manual_seed(seed)
+def to_second_order(
+    function: Function, inputs: list[Tensor], rounded: torch.dtype | None = None
+) -> list[list[Tensor]]:
+    """Output; gradients of the inputs; gradients of those, with random cotangents.
+
+    The cotangents are `rounded` to that type, the inputs' own if None, whatever type they have.
+    """
+    torch.manual_seed(1)
+    rounded = rounded or inputs[0].dtype
     inputs = [t.detach().requires_grad_() for t in inputs]
     y = function(*inputs)
-    (grad,) = cotangents([y])
+    (grad,) = cotangents([y], rounded)
     grad.requires_grad_()
     first = list(torch.autograd.grad(y, inputs, grad, create_graph=True))
     pairs = [grad, *inputs]
     # The gradient of a bias does not depend on the bias: its second derivative is None.
-    found = torch.autograd.grad(first, pairs, cotangents(first), allow_unused=True)
+    found = torch.autograd.grad(first, pairs, cotangents(first, rounded), allow_unused=True)
     second = [torch.zeros_like(p) if t is None else t for t, p in zip(found, pairs, strict=True)]
     return [[y], first, second]
 

@@ -33,6 +33,11 @@ by_impl = pytest.mark.parametrize("impl", IMPLEMENTATIONS["norm"])
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
+def skip_cpp_off_a_cpu(impl: str, device: str) -> None:
+    if impl == "cpp" and device != "cpu":
+        pytest.skip("its kernels are for a CPU")
+
+
 def check(case: Case, impl: str, inputs: list[Tensor], rstd: float = 0.0) -> None:
     """Every result of every order is within its tolerance of the truth, in the inputs' type.
 
@@ -40,8 +45,8 @@ def check(case: Case, impl: str, inputs: list[Tensor], rstd: float = 0.0) -> Non
     tells their size: each order multiplies by it.
     """
     terms = inputs[0].numel()
-    truth = to_second_order(case.truth, [t.double() for t in inputs])
     # The truth must see the same cotangents, rounded to the inputs' type.
+    truth = to_second_order(case.truth, [t.double() for t in inputs], inputs[0].dtype)
     got = to_second_order(case.op(impl), inputs)
     for order, (results, expected) in enumerate(zip(got, truth, strict=True)):
         for i, (g, e) in enumerate(zip(results, expected, strict=True)):
@@ -58,15 +63,16 @@ def test_all_orders_equal_float64(case: Case, impl: str, dtype: torch.dtype, dev
 
 
 @by_case
-def test_gradcheck_and_gradgradcheck(case: Case, device: str) -> None:
+@pytest.mark.parametrize("impl", ["native", "cpp"])
+def test_gradcheck_and_gradgradcheck(case: Case, impl: str, device: str) -> None:
+    skip_cpp_off_a_cpu(impl, device)
     inputs = [t.requires_grad_() for t in case.inputs(torch.float64, device)]
-    function = case.op("native")
+    function = case.op(impl)
     assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
     assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
 
 
-@by_impl
-@by_norm_case
+@by_case_and_impl
 def test_strided_inputs_and_gradients(case: Case, impl: str, device: str) -> None:
     """Channels-last, every second sample, and the expanded gradient of a sum."""
     x, *rest = case.inputs(torch.float32, device)
@@ -208,7 +214,10 @@ def test_non_finite_numbers_propagate_within_their_group(
         assert bool(y[[0, 2]].isfinite().all())
 
 
-@pytest.mark.parametrize("impl", IMPLEMENTATIONS["pointwise"])
+by_pointwise_impl = pytest.mark.parametrize("impl", IMPLEMENTATIONS["pointwise"])
+
+
+@by_pointwise_impl
 def test_nan_propagates_element_by_element(impl: str, device: str) -> None:
     x = torch.randn(3, 8, device=device)
     x[1, 2] = math.nan
@@ -216,6 +225,42 @@ def test_nan_propagates_element_by_element(impl: str, device: str) -> None:
     for function in ("tanh", "erf", "relu"):
         y = pointwise(x, one, function=function, impl=impl)
         assert bool(y[1, 2].isnan()) and int(y.isnan().sum()) == 1
+
+
+EXTREME = (-math.inf, -1e38, -20.0, -1e-40, -0.0, 0.0, 1e-40, 20.0, 1e38, math.inf)
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered")  # in the interpreter
+@by_pointwise_impl
+@pytest.mark.parametrize("function", ["tanh", "erf", "relu"])
+def test_functions_and_first_derivatives_of_extreme_numbers(
+    function: str, impl: str, device: str
+) -> None:
+    x = torch.tensor([EXTREME], device=device, requires_grad=True)
+    one = torch.ones(1, device=device, requires_grad=True)
+    y = pointwise(x, one, function=function, impl=impl)
+    (grad,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    if function != "relu":  # of a large x they are 0, and so is the product
+        finite = pointwise(x[:, 1:-1], one, function=function, impl=impl)
+        assert torch.autograd.grad(finite.sum(), one)[0].abs() < 1e-12
+    exact = x.detach().double().requires_grad_()
+    truth = getattr(torch, function)(exact)
+    (expected,) = torch.autograd.grad(truth, exact, torch.ones_like(truth))
+    assert torch.allclose(y.double(), truth, rtol=1e-6, atol=3e-45)  # two of the least
+    assert torch.allclose(grad.double(), expected, rtol=1e-6, atol=1e-12)
+    assert torch.equal(y.signbit(), truth.float().signbit()) or impl == "triton"
+
+
+@by_pointwise_impl
+@pytest.mark.parametrize("function", ["tanh", "erf"])
+def test_every_magnitude_is_good_to_a_few_units_in_the_last_place(
+    function: str, impl: str, device: str
+) -> None:
+    x = torch.cat([torch.logspace(-30, 2, 5001), torch.linspace(0, 6, 5001)]).view(1, -1)
+    y = pointwise(x.to(device), torch.ones(1, device=device), function=function, impl=impl)
+    truth = getattr(torch, function)(x.double())
+    assert bool(((y.cpu() - truth).abs() <= 4 * torch.finfo(torch.float32).eps * truth).all())
+    assert float(y.max()) == 1.0
 
 
 @by_norm_case
@@ -268,8 +313,7 @@ def test_third_order_raises(case: Case, impl: str, device: str) -> None:
 @pytest.mark.parametrize("groups", [0, 1, 2])
 @pytest.mark.parametrize("impl", ["native", "cpp"])
 def test_opcheck_norm(impl: str, groups: int, layout: str, device: str) -> None:
-    if impl == "cpp" and device != "cpu":
-        pytest.skip("its kernels are for a CPU")
+    skip_cpp_off_a_cpu(impl, device)
     x = torch.randn(4, 6, 5, device=device)
     if layout == "channels-last":
         x = x.transpose(1, 2).contiguous().transpose(1, 2)
@@ -290,19 +334,27 @@ def test_opcheck_norm(impl: str, groups: int, layout: str, device: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # within torch
-def test_opcheck_pointwise(device: str) -> None:
+@pytest.mark.parametrize("impl", ["native", "cpp"])
+@pytest.mark.parametrize("layout", ["contiguous", "channels-last", "every second"])
+def test_opcheck_pointwise(layout: str, impl: str, device: str) -> None:
+    skip_cpp_off_a_cpu(impl, device)
+
     def leaf(*shape: int) -> Tensor:
         return torch.randn(*shape, device=device, requires_grad=True)
 
-    w, b = leaf(1, 4, 1), leaf(1, 4, 1)
-    full = (leaf(3, 4, 5), leaf(1), leaf(1), leaf(3, 4, 5), w, b)
+    x = leaf(3, 4, 5)
+    if layout == "channels-last":
+        x = leaf(3, 5, 4).detach().transpose(1, 2).requires_grad_()
+    if layout == "every second":
+        x = leaf(3, 4, 10).detach()[..., ::2].requires_grad_()
+    full = (x, leaf(1), leaf(1), leaf(3, 4, 5), leaf(4), leaf(4))
     for tensors in (full, (*full[:2], None, None, None, None)):
-        args = (*tensors, "erf", "native")
+        args = (*tensors, "erf", impl)
         torch.library.opcheck(pointwise_ops.pointwise_op.op, args)
         grad = leaf(3, 4, 5)
         torch.library.opcheck(pointwise_ops.pointwise_backward_op.op, (grad, *args))
         plain = [None if t is None else t.detach() for t in tensors]
-        double = (*plain, grad.detach(), *plain, "erf", "native")
+        double = (*plain, grad.detach(), *plain, "erf", impl)
         torch.library.opcheck(pointwise_ops.pointwise_double_backward_op.op, double)
 
 
@@ -384,6 +436,20 @@ def test_weight_gradient_of_half_precision_is_summed_in_float32(impl: str, devic
         assert grad.tolist() == [-300.0, 300.0]
 
 
+@by_pointwise_impl
+@pytest.mark.parametrize("layout", ["rows", "maps"])
+def test_gradients_of_half_precision_parameters_are_summed_in_float32(
+    layout: str, impl: str, device: str
+) -> None:
+    """As above; the sum's last rounding is the only one."""
+    x = torch.ones(300, 2, device=device).bfloat16()
+    x = x if layout == "rows" else x.t().unsqueeze(0).contiguous()
+    slope, weight, bias = (torch.ones(n, device=device, requires_grad=True) for n in (1, 2, 2))
+    y = pointwise(x, slope, None, None, weight, bias, function="relu", impl=impl)
+    grads = torch.autograd.grad(y, (slope, weight, bias), torch.ones_like(y))
+    assert [t.tolist() for t in grads] == [[600.0], [300.0, 300.0], [300.0, 300.0]]
+
+
 def test_native_pointwise_has_a_third_order(device: str) -> None:
     x = torch.randn(2, 3, dtype=torch.float64, device=device, requires_grad=True)
     one = torch.ones(1, dtype=torch.float64, device=device)
@@ -438,4 +504,4 @@ def test_every_operator_tells_its_equation_and_source() -> None:
     assert set(OPERATORS) == {"norm", "pointwise"}
     for operator in OPERATORS.values():
         assert operator.equation.startswith("y = ") and "arXiv" in operator.source
-        assert set(operator.implementations) >= {"reference", "native", "triton"}
+        assert set(operator.implementations) == {"reference", "native", "cpp", "triton"}

@@ -17,7 +17,6 @@ import torch
 
 import shared.kernels
 from shared.kernels import OPERATORS, build
-from shared.kernels.norm import cpp
 from shared.kernels.registry import Implementation, Operator
 from tests.kernels.contract import CASES, IMPLEMENTATIONS
 from tests.kernels.test_contract import check
@@ -40,6 +39,8 @@ NORM_TRITON = "norm/kernels.py", "triton"
 NORM_CPP = "norm/source/norm.h", "cpp"
 COLUMNS_CPP = "norm/source/columns.h", "cpp"
 POINTWISE = "pointwise/formula.py", "reference"
+POINTWISE_CPP = "pointwise/source/pointwise.cpp", "cpp"
+FUNCTIONS_CPP = "pointwise/source/functions.h", "cpp"
 POINTWISE_TRITON = "pointwise/kernels.py", "triton"
 MUTATIONS = [
     Mutation(*NORM_REFERENCE, "return t - along - (", "return t + along - ("),
@@ -100,6 +101,35 @@ MUTATIONS = [
     Mutation(*POINTWISE, "(dz * i.x + vx * a).sum()", "(dz * i.x).sum()"),
     Mutation(*POINTWISE, "else sum_to(g * f, ", "else sum_to(-g * f, "),
     Mutation(*POINTWISE, "+ p * f + q,", "+ q,"),
+    Mutation(*POINTWISE_CPP, "along = g * w * f1", "along = g * f1"),
+    Mutation(*POINTWISE_CPP, "at, slope * along)", "at, along)"),
+    Mutation(*POINTWISE_CPP, "own.slope.add(along * x)", "own.slope.add(along)"),
+    Mutation(*POINTWISE_CPP, "own.shift.add(along)", "own.shift.add(-along)"),
+    Mutation(*POINTWISE_CPP, "own.weight, g * f)", "own.weight, g)"),
+    Mutation(*POINTWISE_CPP, "own.bias, g)", "own.bias, -g)"),
+    Mutation(*POINTWISE_CPP, "v = slope * vx +", "v = vx +"),
+    Mutation(*POINTWISE_CPP, " + v_slope * x + v_shift", " + v_shift"),
+    Mutation(*POINTWISE_CPP, " + v_shift +", " +"),
+    Mutation(*POINTWISE_CPP, " + like_x<N>(a.v_residual, at)", ""),
+    Mutation(
+        *POINTWISE_CPP,
+        "v * g * w * function.second() + p * g * f1",
+        "v * g * w * function.second()",
+    ),
+    Mutation(*POINTWISE_CPP, "v * g * w * function.second() + p * g * f1", "p * g * f1"),
+    Mutation(*POINTWISE_CPP, "v * w * f1 + p * f", "v * w * f1"),
+    Mutation(*POINTWISE_CPP, " + of_channel<N>(a.q, run, i, 0)", ""),
+    Mutation(*POINTWISE_CPP, "slope * dz + v_slope * along", "slope * dz"),
+    Mutation(*POINTWISE_CPP, "dz * x + vx * along", "dz * x"),
+    Mutation(*POINTWISE_CPP, "own.shift.add(dz)", ""),
+    Mutation(*POINTWISE_CPP, "own.weight, v * g * f1)", "own.weight, v * f1)"),
+    Mutation(*POINTWISE_CPP, "all.weight[c] += ", "all.weight[c] -= "),
+    Mutation(*POINTWISE_CPP, "all.slope += blocks[block].slope;", ""),
+    Mutation(*FUNCTIONS_CPP, "to_one * (2 - to_one)", "to_one * 2"),
+    Mutation(*FUNCTIONS_CPP, "value > 0 ? Vec<A, N>{} + 1", "value > 0 ? value"),
+    Mutation(*FUNCTIONS_CPP, "return 1 - value * value;", "return 1 + value * value;"),
+    Mutation(*FUNCTIONS_CPP, "return -2 * value * first();", "return 2 * value * first();"),
+    Mutation(*FUNCTIONS_CPP, "return -2 * z * first();", "return -z * first();"),
     Mutation(*POINTWISE_TRITON, "first = 1.0 - f * f", "first = 1.0 + f * f"),
     Mutation(*POINTWISE_TRITON, "tl.store(gf + at, g * f, ", "tl.store(gf + at, g, "),
     Mutation(*POINTWISE_TRITON, "inside *= _load(weight", "inside += 0 * _load(weight"),
@@ -125,10 +155,10 @@ def suite_fails(implementation: str, operator: str) -> bool:
     for case in [c for c in cases if c.shapes[0][-1] < 100]:
         inputs = case.inputs(torch.float64, "cpu")
         trials = [inputs]
-        if implementation == "cpp":
-            trials.append([t.bfloat16() for t in inputs])
         if operator == "norm":
             trials.append([(inputs[0] + 1e6).float(), *(t.float() for t in inputs[1:])])
+        if implementation == "cpp":
+            trials.append([t.bfloat16() for t in inputs])
         if inputs[0].dim() > 2:
             last = inputs[0].transpose(1, -1).contiguous().transpose(1, -1)
             trials.append([last, *inputs[1:]])
@@ -145,14 +175,15 @@ def break_compiled(file: Path, text: str, folder: Path, patch: pytest.MonkeyPatc
 
     Its blocks are small, so that the cases have several.
     """
+    cpp = importlib.import_module(f"shared.kernels.{file.parent.parent.name}.cpp")
     sources = shutil.copytree(file.parent, folder / "source")
     (sources / file.name).write_text(text)
     patch.setenv("XDG_CACHE_HOME", str(folder))
     patch.setattr(build, "FLAGS", [f if f != "-O3" else "-O0" for f in build.FLAGS])
     library = build.load(sources / cpp.SOURCE.name, build.digest(sources))
+    patch.setattr(cpp, "_function", lambda phase: getattr(library, phase))
     patch.setattr(cpp, "BLOCK", 8)
     patch.setattr(cpp, "_plan", cpp._plan.__wrapped__)
-    patch.setattr(cpp, "_function", lambda phase: getattr(library, phase))
 
 
 @pytest.mark.parametrize(

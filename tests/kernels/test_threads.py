@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from shared.kernels.norm import cpp
-from tests.kernels.contract import NORM_CASES, Case, to_second_order
+from shared.kernels.pointwise import cpp as pointwise_cpp
+from tests.kernels.contract import CASES, NORM_CASES, Case, to_second_order
 from tests.kernels.test_contract import check
 
 pytestmark = pytest.mark.skipif(cpp.obstacle("cpu") is not None, reason="the kernels cannot run")
@@ -17,15 +18,17 @@ pytestmark = pytest.mark.skipif(cpp.obstacle("cpu") is not None, reason="the ker
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The cases are far smaller than a block of real work, which one thread would do alone."""
-    monkeypatch.setattr(cpp, "BLOCK", 8)
-    cpp._plan.cache_clear()
+    for module in (cpp, pointwise_cpp):
+        monkeypatch.setattr(module, "BLOCK", 8)
+        module._plan.cache_clear()
     yield
-    cpp._plan.cache_clear()
+    for module in (cpp, pointwise_cpp):
+        module._plan.cache_clear()
     torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
-@pytest.mark.parametrize("case", NORM_CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_any_number_of_threads_gives_the_same_bits(case: Case, layout: str) -> None:
     x, *rest = case.inputs(torch.float32, "cpu")
     if layout == "channels-last":

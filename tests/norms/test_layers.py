@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from shared import norms
-from shared.kernels import OPERATORS
 from shared.norms import REGISTRY
 from tests.kernels.contract import plain_norm
 
@@ -155,9 +154,6 @@ def test_partial_rms_by_hand() -> None:
 )
 def test_gradient_penalty_step(make: Callable[[str], nn.Module], impl: str) -> None:
     """Every parameter of the norm and of the layers around it gets the exact gradient."""
-    elementwise = isinstance(make("auto"), norms.DyT | norms.Derf)
-    if elementwise and impl not in OPERATORS["pointwise"].implementations:
-        pytest.skip("element-wise layers have no C++ of their own")
     torch.manual_seed(3)
     before, after = nn.Linear(5, 6).double(), nn.Linear(6, 1).double()
     layer = randomised(make(impl)).double()

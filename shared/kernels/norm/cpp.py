@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from shared.kernels.norm.layout import Cotangents, Given, Gradients, laid_out_as
 
 SOURCE = Path(__file__).with_name("source") / "norm.cpp"
 SHA256 = "84e6acf002eddf9cd1b0d9cd4cb28a1017e9abe3d6ecb1ef99e701ccfebe7102"
-DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 # As `Args` in norm.h: what follows from shapes and strides, and what each call has of its own.
 PACK_PLAN = struct.Struct("18q").pack
 PACK_CALL = struct.Struct("q13Pd").pack
@@ -30,16 +29,7 @@ BLOCK = 2**15  # elements: the least work of a block, which is what threads shar
 MAX_BLOCKS = 16
 
 
-@cache
-def obstacle(device: str) -> str | None:
-    """Why these kernels cannot run on this type of device; None where they can."""
-    if device != "cpu":
-        return "its kernels are for a CPU"
-    try:
-        build.load(SOURCE, SHA256)
-    except OSError as error:
-        return str(error)
-    return None
+obstacle = partial(build.obstacle, SOURCE, SHA256)
 
 
 @cache
@@ -108,7 +98,9 @@ def _plan(
     whole = of_one_type and head[-1] and weight_shape == shape
     serial = shape.numel() < BLOCK
     blocks = max(blocks, 1)
-    packed = PACK_PLAN(DTYPES[dtype], columns, centre, *head, whole, math.prod(w), blocks, shared)
+    packed = PACK_PLAN(
+        build.DTYPES[dtype], columns, centre, *head, whole, math.prod(w), blocks, shared
+    )
     return Plan(packed, count, wide, columns, w, blocks, shared, whole, serial)
 
 
@@ -217,7 +209,7 @@ def track_(
 ) -> None:
     """As `running.track_`, for contiguous tensors of one type, float32 or float64."""
     pointers = [t.data_ptr() for t in (mean, rstd, *running)]
-    head = DTYPES[mean.dtype], mean.numel()
+    head = build.DTYPES[mean.dtype], mean.numel()
     _function("renorm_track")(PACK_TRACK(*head, *pointers, eps, share, factor))
     for t in running:
         torch.autograd.graph.increment_version(t)

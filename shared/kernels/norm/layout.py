@@ -91,9 +91,20 @@ def sum_to(x: Tensor, shape: torch.Size) -> Tensor:
 
 def dense(x: Tensor) -> Tensor:
     """x itself where it is contiguous or channels-last, else a contiguous copy."""
-    if x.is_contiguous() or x.transpose(1, 2).is_contiguous():
+    if x.is_contiguous() or x.movedim(1, -1).is_contiguous():
         return x
     return x.contiguous()
+
+
+def flat(x: Tensor) -> Tensor:
+    """(N, C, ...) -> (N, C, S), contiguous or channels-last."""
+    return dense(x.flatten(2) if x.dim() > 2 else x.unsqueeze(2))
+
+
+def shaped(value: Tensor, x: Tensor) -> Tensor:
+    """A result in x's shape. Not a view: autograd refuses to change one made in an op in place."""
+    result: Tensor = torch.ops.aten._unsafe_view(value, x.shape)
+    return result
 
 
 def laid_out_as(t: Tensor, x: Tensor) -> Tensor:

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from shared.kernels import library
 from shared.kernels.norm import cpp, fused, native, reference
-from shared.kernels.norm.layout import Given, dense, group_size, num_groups
+from shared.kernels.norm.layout import Given, group_size, num_groups
+from shared.kernels.norm.layout import flat as _flat
+from shared.kernels.norm.layout import shaped as _shaped
 from shared.kernels.registry import (
     Implementation,
     Operator,
@@ -63,11 +65,6 @@ def _wide(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def _flat(x: Tensor) -> Tensor:
-    """(N, C, ...) -> (N, C, S), contiguous or channels-last."""
-    return dense(x.flatten(2) if x.dim() > 2 else x.unsqueeze(2))
-
-
 def _parameter(value: Tensor | None, x: Tensor) -> Tensor | None:
     """(C,) or a tensor that broadcasts against x -> (1 or N, 1 or C, 1 or S)."""
     if value is None:
@@ -94,12 +91,6 @@ def _like(value: Tensor | None, like: Tensor | None, needed: bool = True) -> Ten
 def _made(value: Tensor | None, x: Tensor, needed: bool) -> Tensor:
     """The result itself; empty where it is not needed or there is none."""
     return value if value is not None and needed else x.new_empty(0)
-
-
-def _shaped(value: Tensor, x: Tensor) -> Tensor:
-    """A result in x's shape. Not a view: autograd refuses to change one made in here in place."""
-    result: Tensor = torch.ops.aten._unsafe_view(value, x.shape)
-    return result
 
 
 def _fake_like(like: Tensor | None, needed: bool = True) -> Tensor:

@@ -6,15 +6,15 @@ Legend: N samples, C channels, S positions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from shared.kernels import library
-from shared.kernels.norm.layout import dense, laid_out_as
-from shared.kernels.pointwise import formula, fused
+from shared.kernels.norm.layout import dense, flat, laid_out_as, shaped
+from shared.kernels.pointwise import cpp, formula, fused
 from shared.kernels.pointwise.formula import FUNCTIONS, Inputs
 from shared.kernels.registry import Implementation, Operator, register, resolve, run, without_triton
 
@@ -36,6 +36,9 @@ OPERATOR = register(
                 _in_float64(formula.double_backward),
             ),
             "native": Implementation(formula.forward, formula.backward, formula.double_backward),
+            "cpp": Implementation(
+                cpp.forward, cpp.backward, cpp.double_backward, cpp.obstacle, as_given=True
+            ),
             # Its double backward is the formula on torch's operations: nothing to fuse by hand.
             "triton": Implementation(
                 fused.forward, fused.backward, formula.double_backward, without_triton
@@ -49,22 +52,36 @@ def _wide(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def _column(value: Tensor | None) -> Tensor | None:
+    """(C,) -> (1, C, 1)."""
+    return None if value is None else value.view(1, -1, 1)
+
+
+def _flattened(i: Inputs) -> Inputs:
+    """With x and residual of (N, C, S), weight and bias of (1, C, 1)."""
+    residual = None if i.residual is None else flat(i.residual)
+    return Inputs(flat(i.x), i.slope, i.shift, residual, _column(i.weight), _column(i.bias))
+
+
 def _as(value: Tensor | None, like: Tensor | None, x: Tensor) -> Tensor:
-    """A result in the type and strides of its input; empty where there is no such input."""
+    """A result in the shape, type and strides of its input; empty where there is no such input."""
     if like is None:
         return x.new_empty(0)
     if value is None:
         return torch.zeros_like(like)
-    return laid_out_as(value.expand(like.shape), like)
+    return laid_out_as(value if value.shape == like.shape else shaped(value, like), like)
 
 
 def _forward(*args: Any) -> Tensor:
     *tensors, function, impl = args
-    inputs = Inputs(dense(tensors[0]), *tensors[1:])
-    f, _ = run("pointwise", "forward", impl, inputs.x)
+    inputs = Inputs(*tensors)
+    f, as_given = run("pointwise", "forward", impl, inputs.x)
     if inputs.x.numel() == 0:
-        return torch.empty_like(inputs.x)
-    return laid_out_as(f(inputs, function, _wide(inputs.x)), inputs.x)
+        return torch.empty_like(dense(inputs.x))
+    if as_given:
+        return f(inputs, function, _wide(inputs.x))
+    i = _flattened(inputs)
+    return shaped(laid_out_as(f(i, function, _wide(i.x)), i.x), inputs.x)
 
 
 def _forward_fake(x: Tensor, *args: Any) -> Tensor:
@@ -85,12 +102,16 @@ def _autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 def _backward(grad: Tensor, *args: Any) -> tuple[Tensor, ...]:
     *tensors, function, impl = args
-    inputs = Inputs(dense(tensors[0]), *tensors[1:])
-    f, _ = run("pointwise", "backward", impl, inputs.x)
+    inputs = Inputs(*tensors)
+    x = inputs.x
+    f, as_given = run("pointwise", "backward", impl, x)
     results = (None,) * 6
-    if inputs.x.numel() > 0:
-        results = f(grad, inputs, function, _wide(inputs.x))
-    return tuple(_as(r, t, inputs.x) for r, t in zip(results, inputs, strict=True))
+    if x.numel() > 0 and as_given:
+        results = f(grad, inputs, function, _wide(x))
+    elif x.numel() > 0:
+        results = f(flat(grad), _flattened(inputs), function, _wide(x))
+    likes = dense(x), *inputs[1:]
+    return tuple(_as(r, t, x) for r, t in zip(results, likes, strict=True))
 
 
 def _backward_fake(grad: Tensor, x: Tensor, *args: Any) -> tuple[Tensor, ...]:
@@ -114,14 +135,19 @@ def _backward_autograd(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | N
 
 
 def _double_backward(*args: Any) -> tuple[Tensor, ...]:
-    cotangents, grad, tensors, function, impl = args[:6], args[6], args[7:13], *args[13:]
-    inputs = Inputs(dense(tensors[0]), *tensors[1:])
-    f, _ = run("pointwise", "double_backward", impl, inputs.x)
+    cotangents, grad, inputs, function, impl = args[:6], args[6], Inputs(*args[7:13]), *args[13:]
+    x = inputs.x
+    f, as_given = run("pointwise", "double_backward", impl, x)
     results = (None,) * 6
-    if inputs.x.numel() > 0:
-        results = f(cotangents, grad, inputs, function, _wide(inputs.x))
-    likes = (inputs.x, *inputs[:5])
-    return tuple(_as(r, t, inputs.x) for r, t in zip(results, likes, strict=True))
+    if x.numel() > 0 and as_given:
+        results = f(cotangents, grad, inputs, function, _wide(x))
+    elif x.numel() > 0:
+        vx, v_slope, v_shift, v_residual, p, q = cotangents
+        vx, v_residual = (None if t is None else flat(t) for t in (vx, v_residual))
+        flattened = vx, v_slope, v_shift, v_residual, _column(p), _column(q)
+        results = f(flattened, flat(grad), _flattened(inputs), function, _wide(x))
+    likes = dense(x), dense(x), *inputs[1:5]
+    return tuple(_as(r, t, x) for r, t in zip(results, likes, strict=True))
 
 
 def _double_backward_fake(*args: Any) -> tuple[Tensor, ...]:
@@ -156,12 +182,47 @@ pointwise_double_backward_op = library.define(
 )
 
 
-def _require(holds: bool, name: str, got: Tensor, expected: str) -> None:
+class Kind(NamedTuple):
+    """Shape and type: all of a tensor that arguments are checked by."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+def _require(holds: bool, name: str, got: Kind, expected: str) -> None:
     if not holds:
         raise ValueError(
             f"pointwise: got {name} of shape {tuple(got.shape)} and type {got.dtype}, expected "
             f"{expected}: reshape or convert it"
         )
+
+
+def _check(function: str, *kinds: Kind | None) -> None:
+    x, slope, shift, residual, weight, bias = kinds
+    if function not in FUNCTIONS:
+        raise ValueError(
+            f"pointwise: got function {function!r}, expected one of {', '.join(FUNCTIONS)}"
+        )
+    assert x is not None
+    fits = len(x.shape) >= 2 and x.dtype.is_floating_point
+    _require(fits, "x", x, "(N, C, ...) of a floating type")
+    types = x.dtype, torch.promote_types(x.dtype, torch.float32)
+    for name, one in (("slope", slope), ("shift", shift)):
+        if one is not None:
+            fits = one.shape.numel() == 1 and one.dtype in types
+            _require(fits, name, one, f"one number, {types}")
+    for name, many in (("weight", weight), ("bias", bias)):
+        if many is not None:
+            fits = many.shape == x.shape[1:2] and many.dtype in types
+            _require(fits, name, many, f"({x.shape[1]},) of type {types}")
+    if residual is not None:
+        expected = f"{tuple(x.shape)} of type {x.dtype}, as x"
+        _require(residual == x, "residual", residual, expected)
+    if bias is not None and weight is None:
+        raise ValueError("pointwise: got a bias without a weight: pass a weight of ones")
+
+
+_check_once = lru_cache(4096)(_check)
 
 
 def pointwise(
@@ -185,7 +246,7 @@ def pointwise(
         weight: (C,). None: 1.
         bias: (C,), beside a weight. None: 0.
         function: `tanh`, `erf` or `relu`.
-        impl: `auto`, `reference`, `native` or `triton`.
+        impl: `auto`, `reference`, `native`, `cpp` or `triton`.
 
     Returns:
         A tensor of x's shape and type, computed in float32 at least.
@@ -198,24 +259,11 @@ def pointwise(
         >>> pointwise(torch.tensor([[-1.0, 2.0]]), torch.ones(1), function="relu").tolist()
         [[0.0, 2.0]]
     """
-    if function not in FUNCTIONS:
-        raise ValueError(
-            f"pointwise: got function {function!r}, expected one of {', '.join(FUNCTIONS)}"
-        )
-    kinds = (x.dtype, _wide(x))
-    _require(x.dim() >= 2 and x.is_floating_point(), "x", x, "(N, C, ...) of a floating type")
-    for name, one in (("slope", slope), ("shift", shift)):
-        if one is not None:
-            _require(one.numel() == 1 and one.dtype in kinds, name, one, f"one number, {kinds}")
-    for name, many in (("weight", weight), ("bias", bias)):
-        if many is not None:
-            fits = many.shape == x.shape[1:2] and many.dtype in kinds
-            _require(fits, name, many, f"({x.shape[1]},) of type {kinds}")
-    if residual is not None:
-        fits = residual.shape == x.shape and residual.dtype == x.dtype
-        _require(fits, "residual", residual, f"{tuple(x.shape)} of type {x.dtype}, as x")
-    if bias is not None and weight is None:
-        raise ValueError("pointwise: got a bias without a weight: pass a weight of ones")
+    args = x, slope, shift, residual, weight, bias, function, impl
+    plain = library.are_plain(*args)
+    # A compiler must see the checks, and may have sizes that no cache can hold.
+    check: Any = _check_once if plain else _check
+    check(function, *[None if t is None else Kind(t.shape, t.dtype) for t in args[:6]])
     # Torch's own operations save what their backward needs, fuse under torch.compile and have
     # derivatives of every order: native needs no op of ours.
     if impl == "auto" and torch.compiler.is_compiling():
@@ -223,19 +271,8 @@ def pointwise(
     if resolve("pointwise", "forward", impl, x).implementation == "native":
         run("pointwise", "forward", impl, x)
         return _plain(x, slope, shift, residual, weight, bias, function)
-    flat = partial(torch.flatten, start_dim=2) if x.dim() > 2 else partial(torch.unsqueeze, dim=2)
-    y = pointwise_op(
-        flat(x),
-        slope,
-        shift,
-        None if residual is None else flat(residual),
-        None if weight is None else weight.view(1, -1, 1),
-        None if bias is None else bias.view(1, -1, 1),
-        function,
-        impl,
-    )
-    result: Tensor = y.view(x.shape)
-    return result
+    y: Tensor = (pointwise_op.plain if plain else pointwise_op.op)(*args)
+    return y
 
 
 def _plain(

@@ -65,9 +65,9 @@ class Table:
         self.implementations = ("auto", "native", "cpp" if device == "cpu" else "triton")
         self.rows: list[Row] = []
 
-    def ours(self, function: Callable[[str], Function], only: bool = False) -> dict[str, Function]:
-        """A function for `auto`, and for each implementation that a device has, unless `only`."""
-        return {i: function(i) for i in (("auto",) if only else self.implementations)}
+    def ours(self, function: Callable[[str], Function]) -> dict[str, Function]:
+        """A function for `auto`, and for each implementation that a device has."""
+        return {i: function(i) for i in self.implementations}
 
     def add(self, *args: object, **settings: object) -> None:
         self.rows.append(Row(*args, **settings))  # type: ignore[arg-type]
@@ -124,10 +124,9 @@ class Table:
                 x, s, weight=w, bias=b, function=function, impl=impl
             )
 
-        implementations = self.ours(ours, only=self.device == "cpu")
         shapes = (shape, (shape[1],), (shape[1],), (1,))
         operator = {"tanh": "dyt", "erf": "derf"}[function]
-        self.add(operator, shapes, dtype, implementations, lambda x, w, b, s: f(x * s) * w + b)
+        self.add(operator, shapes, dtype, self.ours(ours), lambda x, w, b, s: f(x * s) * w + b)
 
     def batch(self, shape: tuple[int, ...], dtype: str, layout: str, tail: bool = False) -> None:
         c = shape[1]
