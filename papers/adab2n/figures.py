@@ -40,7 +40,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
         _sum_of_weights(metrics),
         _eta(metrics),
     ]
-    return [figure for figure in drawn if figure]
+    return [shown for shown in drawn if shown]
 
 
 def _final_accuracy(metrics: pl.DataFrame, experiment: str) -> Figure | None:

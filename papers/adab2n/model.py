@@ -6,7 +6,7 @@ Legend: N images, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 import itertools
-from typing import Literal
+from typing import Literal, assert_never
 
 import torch
 from torch import nn
@@ -28,9 +28,6 @@ class NormFactory:
         num_tasks, kappa, task_weights: see `AdaB2N`.
         momentum: of all running statistics.
         num_groups: of `continual` and `group`.
-
-    Raises:
-        ValueError: unknown norm.
     """
 
     def __init__(
@@ -70,7 +67,8 @@ class NormFactory:
                 return GroupNorm(1, channels)
             case "instance":
                 return InstanceNorm2d(channels, affine=True)
-        raise ValueError(f"norm: got {self.norm!r}, expected of {', '.join(Norm.__args__)}")
+            case _:
+                assert_never(self.norm)
 
 
 class SmallCNN(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import Figure, dots_by_arm, figure, seed_band, sweep
 from shared.reporting.series import layered, values
 
 METHODS = (
@@ -58,24 +58,20 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
         _error_by_depth(metrics),
         _error_on_imagenet(metrics),
     ]
-    return [figure for figure in drawn if figure]
+    return [shown for shown in drawn if shown]
 
 
 def _error_of_mlp(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "mlp", MLP)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of the sigmoid network over the training",
         "Figure 1a: three layers of 100 sigmoids on binary images, each arm at its own best "
         "setting of the sweep. Mean and range over the seeds.",
-        seed_band(
-            metrics,
-            experiment="mlp",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        seed_band,
+        metrics,
+        experiment="mlp",
+        metric="test_error_percent",
+        arms=MLP,
+        methods=METHODS,
     )
 
 
@@ -129,20 +125,16 @@ def _legend(rows: pl.DataFrame) -> alt.Legend:
 
 
 def _instability(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "mlp", MLP)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "How far the inputs of a sigmoid move between two evaluations",
         "Mean movement of the three percentiles from one evaluation to the next, in widths of the "
         "final distribution; the median unit of the last hidden layer. One dot a seed.",
-        dots_by_arm(
-            metrics,
-            experiment="mlp",
-            metric="preactivation_instability",
-            arms=arms,
-            methods=METHODS,
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="mlp",
+        metric="preactivation_instability",
+        arms=MLP,
+        methods=METHODS,
     )
 
 
@@ -197,80 +189,60 @@ def _settings(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _steps_by_learning_rate(metrics: pl.DataFrame) -> Figure | None:
-    points = arms_present(
+    return figure(
+        "Steps to the baseline's accuracy against the learning rate",
+        "A small Inception network; the learning rate in units of the baseline's best. A run that "
+        "never gets there has the steps of its whole training.",
+        sweep,
         metrics,
-        "small_inception",
-        {
+        experiment="small_inception",
+        metric="steps_to_target",
+        points={
             f"{arm}-{times}": (name, float(times))
             for arm, name in MLP.items()
             for times in (1, 5, 30)
         },
-    )
-    if not points:
-        return None
-    return Figure(
-        "Steps to the baseline's accuracy against the learning rate",
-        "A small Inception network; the learning rate in units of the baseline's best. A run that "
-        "never gets there has the steps of its whole training.",
-        sweep(
-            metrics,
-            experiment="small_inception",
-            metric="steps_to_target",
-            points=points,
-            methods=METHODS,
-            x_title="learning rate (times the baseline's)",
-        ),
+        methods=METHODS,
+        x_title="learning rate (times the baseline's)",
     )
 
 
 def _error_of_inception(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "small_inception", INCEPTION)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of the small Inception network",
         "Figure 3 in small, x5 and x30 being multiples of the learning rate: mean and range over "
         "the seeds.",
-        seed_band(
-            metrics,
-            experiment="small_inception",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        seed_band,
+        metrics,
+        experiment="small_inception",
+        metric="test_error_percent",
+        arms=INCEPTION,
+        methods=METHODS,
     )
 
 
 def _error_by_depth(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "deep_sigmoid", DEEP)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Sigmoid networks of three and of ten hidden layers",
         "Test error after the same short training, one dot a seed; 90 percent is chance. Arms are "
         "named by their hidden layers; the slow one has a third of the learning rate.",
-        dots_by_arm(
-            metrics,
-            experiment="deep_sigmoid",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="deep_sigmoid",
+        metric="test_error_percent",
+        arms=DEEP,
+        methods=METHODS,
     )
 
 
 def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "imagenet_inception", IMAGENET)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of Inception on ImageNet",
         "Figure 3: mean and range over the seeds.",
-        seed_band(
-            metrics,
-            experiment="imagenet_inception",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        seed_band,
+        metrics,
+        experiment="imagenet_inception",
+        metric="test_error_percent",
+        arms=IMAGENET,
+        methods=METHODS,
     )

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from shared.reporting.figures import (
-    Figure,
-    arms_present,
-    dots_by_arm,
-    feature_network,
-    seed_band,
-    sweep,
-)
+from shared.reporting.figures import Figure, arms_present, figure, seed_band, sweep
+from shared.reporting.generated import distance_in_training, distances, samples
 from shared.reporting.pictures import Pictures, pictures
 
 NAMES = {
@@ -33,10 +27,17 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
     """The figures for which there are runs: not every experiment is run at every scale."""
     main = "cifar10" if scale == "full" else "methods"
     drawn = [
-        _samples(metrics, scale, main),
-        _distances(metrics, main, "fid_at_equal_steps", "after equally many generator steps"),
-        _distances(metrics, main, "fid", "after equal time"),
-        _in_training(metrics, main),
+        samples(
+            "gran",
+            metrics,
+            scale,
+            experiment=main,
+            arms=NAMES,
+            seeds=(0, 1, 2),
+            note=" Shown up to the step that all arms reach.",
+        ),
+        *_distances(metrics, main),
+        distance_in_training(metrics, experiment=main, arms=NAMES, methods=METHODS),
         _against_time(metrics, main),
         _constant(metrics, "fid", "Distance against K"),
         _constant(metrics, "tiny_gradient_share", "Where the critic has nothing left to learn"),
@@ -48,52 +49,18 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
         _jumps(metrics),
         _trajectories(metrics),
     ]
-    return [figure for figure in drawn if figure]
+    return [shown for shown in drawn if shown]
 
 
-def _samples(metrics: pl.DataFrame, scale: str, experiment: str) -> Pictures | None:
-    return pictures(
-        "gran",
-        scale,
-        experiment=experiment,
-        arms=arms_present(metrics, experiment, NAMES),
-        seeds=(0, 1, 2),
-        title="Samples during training",
-        caption="The same 24 noise vectors in every picture, so one place in the sheet is one "
-        "noise. Step 0 is before the training; the last row is from the test set. Shown up to the "
-        "step that all arms reach." + feature_network(metrics, experiment),
-    )
-
-
-def _distances(metrics: pl.DataFrame, experiment: str, metric: str, when: str) -> Figure | None:
-    arms = arms_present(metrics, experiment, NAMES)
-    if not _has(metrics, experiment, metric):
-        return None
-    return Figure(
-        f"Distance of the samples from the test images, {when}",
-        "FID, less is better; one dot a seed, the tick is the mean. The unit names the network and "
-        "how many images were compared." + feature_network(metrics, experiment),
-        dots_by_arm(metrics, experiment=experiment, metric=metric, arms=arms, methods=METHODS),
-    )
-
-
-def _in_training(metrics: pl.DataFrame, experiment: str) -> Figure | None:
-    arms = arms_present(metrics, experiment, NAMES)
-    if not arms:
-        return None
-    return Figure(
-        "Distance during training",
-        "Mean and range over the seeds, against generator steps.",
-        seed_band(
-            metrics,
-            experiment=experiment,
-            metric="fid",
-            arms=arms,
-            methods=METHODS,
-            x_title="generator step",
-            log_y=True,
-        ),
-    )
+def _distances(metrics: pl.DataFrame, experiment: str) -> list[Figure | None]:
+    return [
+        distances(metrics, when, experiment=experiment, metric=metric, arms=NAMES, methods=METHODS)
+        for metric, when in (
+            ("fid_at_equal_steps", "after equally many generator steps"),
+            ("fid", "after equal time"),
+        )
+        if metric in set(metrics.filter(pl.col("experiment") == experiment)["metric"])
+    ]
 
 
 def _against_time(metrics: pl.DataFrame, experiment: str) -> Figure | None:
@@ -134,9 +101,6 @@ def _constant(metrics: pl.DataFrame, metric: str, title: str) -> Figure | None:
         for method in ("gran", "sn")
         for text in ("0.01", "0.1", "1", "10", "100")
     }
-    points = arms_present(metrics, experiment, points)
-    if not points:
-        return None
     captions = {
         "fid": "Short trainings with the non-saturating loss; K multiplies the score. GraN's score "
         "has a slope of at most K in each piece.",
@@ -145,18 +109,17 @@ def _constant(metrics: pl.DataFrame, metric: str, title: str) -> Figure | None:
         "adam_room": "Decades between the size of the gradient of the median weight, as Adam sees "
         "it, and its eps of 1e-8. Below 0 Adam's steps shrink with the gradient.",
     }
-    return Figure(
+    return figure(
         title,
         captions[metric],
-        sweep(
-            metrics,
-            experiment=experiment,
-            metric=metric,
-            split="test" if metric == "fid" else "train",
-            points=points,
-            methods=METHODS,
-            x_title="K",
-        ),
+        sweep,
+        metrics,
+        experiment=experiment,
+        metric=metric,
+        split="test" if metric == "fid" else "train",
+        points=points,
+        methods=METHODS,
+        x_title="K",
     )
 
 
@@ -176,96 +139,75 @@ def _samples_of_constant(metrics: pl.DataFrame, scale: str) -> Pictures | None:
 def _eps(metrics: pl.DataFrame) -> Figure | None:
     texts = ("0.0001", "0.001", "0.01", "0.1", "1", "10")
     points = {f"{text}": (NAMES["gran"], float(text)) for text in texts}
-    points = arms_present(metrics, "eps", points)
-    if not points:
-        return None
-    return Figure(
+    return figure(
         "Distance against eps",
         "Short trainings of GraN at K = 1. The paper's eps was not found, so it was chosen from "
         "such runs on other seeds.",
-        sweep(
-            metrics,
-            experiment="eps",
-            metric="fid",
-            points=points,
-            methods=METHODS,
-            x_title="eps",
-        ),
+        sweep,
+        metrics,
+        experiment="eps",
+        metric="fid",
+        points=points,
+        methods=METHODS,
+        x_title="eps",
     )
 
 
 def _slope(metrics: pl.DataFrame, experiment: str, metric: str, title: str) -> Figure | None:
-    arms = arms_present(metrics, experiment, NAMES)
-    if not arms:
-        return None
     captions = {
         "score_slope_max": "Largest slope of the score by the image, of 250 test images and 250 "
         "fakes, over K. GraN and GN stay at 1 or below; the others may not.",
         "network_slope": "Median of w, the slope of the network before its score is normalised. "
         "GraN's score is almost 0 where w² is far below eps.",
     }
-    return Figure(
+    return figure(
         title,
         captions[metric] + " Mean and range over the seeds.",
-        seed_band(
-            metrics,
-            experiment=experiment,
-            metric=metric,
-            split="train",
-            arms=arms,
-            methods=METHODS,
-            x_title="generator step",
-            log_y=True,
-        ),
+        seed_band,
+        metrics,
+        experiment=experiment,
+        metric=metric,
+        split="train",
+        arms=NAMES,
+        methods=METHODS,
+        x_title="generator step",
+        log_y=True,
     )
 
 
 def _jumps(metrics: pl.DataFrame) -> Figure | None:
     """One line for each kind of weights, at the smaller eps."""
     names = {"random": "random weights", "trained": "trained weights"}
-    arms = arms_present(metrics, "jumps", names)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Over the edges of the pieces the bound does not hold",
         "Largest |g(y) - g(x)| / |y - x| of pairs on lines from real images to fakes, K = 1, eps a "
         "hundredth of the median w². In a piece it is at most 1; a jump between pieces is divided "
         "by an ever smaller distance.",
-        seed_band(
-            metrics,
-            experiment="jumps",
-            metric="pair_slope_max_0",
-            split="none",
-            arms=arms,
-            methods=tuple(names.values()),
-            x_title="distance of the pair, 10 to the minus",
-            log_y=True,
-        ),
+        seed_band,
+        metrics,
+        experiment="jumps",
+        metric="pair_slope_max_0",
+        split="none",
+        arms=names,
+        methods=tuple(names.values()),
+        x_title="distance of the pair, 10 to the minus",
+        log_y=True,
     )
 
 
 def _trajectories(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "trajectories", LOSSES)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "How far K moves the end of a training, with Adam's usual eps",
         "Distance of all weights from those of K = 1, over the way from the start, after the same "
         "images and noises in float64. With the Wasserstein loss K scales the gradient and nothing "
         "else, and Adam divides it out until it comes near its eps of 1e-8.",
-        seed_band(
-            metrics,
-            experiment="trajectories",
-            metric="eps_difference",
-            split="none",
-            arms=arms,
-            methods=tuple(LOSSES.values()),
-            x_title="K, 10 to the",
-            log_y=True,
-        ),
+        seed_band,
+        metrics,
+        experiment="trajectories",
+        metric="eps_difference",
+        split="none",
+        arms=LOSSES,
+        methods=tuple(LOSSES.values()),
+        x_title="K, 10 to the",
+        log_y=True,
     )
-
-
-def _has(metrics: pl.DataFrame, experiment: str, metric: str) -> bool:
-    wanted = (pl.col("experiment") == experiment) & (pl.col("metric") == metric)
-    return not metrics.filter(wanted).is_empty()

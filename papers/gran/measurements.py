@@ -6,10 +6,9 @@ All but the time in float64. Shapes: images_NCHW in [-1, 1], noise_NZ, one numbe
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,12 +21,14 @@ from papers.gran.method import (
     slope_in_piece,
     slopes,
 )
-from papers.gran.model import ACTIVATIONS
+from papers.gran.model import ACTIVATIONS, Activation
 from papers.gran.module import GranGAN
 from shared.records.metrics import Row
 from shared.training.adversarial import frozen
 from shared.training.images import padded
+from shared.training.losses import LossName
 from shared.training.run_context import Run
+from shared.training.timing import in_turns, median_ratio
 
 Weights = Literal["random", "trained"]
 Adams = tuple[torch.optim.Adam, torch.optim.Adam]
@@ -120,11 +121,9 @@ def jumps(
 
 
 def _critic(
-    run: Run, weights: Weights, activation: str, width: int, steps: int, num_images: int
+    run: Run, weights: Weights, activation: Activation, width: int, steps: int, num_images: int
 ) -> tuple[GranGAN, Tensor]:
     """A GAN in float64 and images, half of them real and half its own fakes."""
-    if weights not in ("random", "trained"):
-        raise ValueError(f"weights: got {weights!r}, expected random or trained")
     module = GranGAN("gran", width, 1, activation=activation, loss="non_saturating")
     data_NCHW = _real_images(run)
     if weights == "trained":
@@ -135,7 +134,9 @@ def _critic(
     return module, torch.cat([data_NCHW[: num_images // 2].double(), fake_NCHW])
 
 
-def trajectories(run: Run, loss: str, width: int, steps: int, batch_size: int) -> Iterator[Row]:
+def trajectories(
+    run: Run, loss: LossName, width: int, steps: int, batch_size: int
+) -> Iterator[Row]:
     """What K and Adam's eps do to a training of GraN: its end, compared with that at K = 1.
 
     Both networks start from the same weights and see the same images and noises, in float64. At
@@ -236,17 +237,16 @@ def cost(
     for kind in ("linear", "full"):
         module = GranGAN("gran", width, 1, loss="non_saturating").to(run.device)
         calls[kind] = partial(_generator_step, module, make_adams(module)[0], kind, batch_size)
-    seconds = _in_turns(calls, rounds, run.device)
+    seconds = in_turns(calls, rounds, run.device)
 
-    def ratio(above: str, below: str, factor: float = 1.0) -> float:
-        pairs = zip(seconds[above], seconds[below], strict=True)
-        return factor * statistics.median(a / b for a, b in pairs)
+    def ratio(above: str, below: str) -> float:
+        return median_ratio(seconds[above], seconds[below])
 
     for method in METHODS:
         yield Row(f"update_ms_{method}", 1e3 * statistics.median(seconds[method]), "ms")
         yield Row(f"{method}_over_sn", ratio(method, "sn"), "times")
         share = budgets[method] / budgets["gran"]
-        yield Row(f"{method}_budget", ratio(method, "gran", share), "times")
+        yield Row(f"{method}_budget", share * ratio(method, "gran"), "times")
     yield Row("gran_over_gp", ratio("gran", "gp"), "times")
     yield Row("linear_over_full", ratio("linear", "full"), "times")
 
@@ -261,19 +261,3 @@ def _generator_step(
         else:
             loss = module.loss.generator(module.score(fake_NCHW, None))
         _descend(optimiser, loss)
-
-
-def _in_turns(
-    calls: dict[str, Callable[[], Any]], rounds: int, device: torch.device
-) -> dict[str, list[float]]:
-    """Seconds of each call in each round; one round more warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(rounds + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            if number:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds

@@ -7,11 +7,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from papers.gran.method import METHODS, Method, score, score_for_generator, slopes
-from papers.gran.model import CNNCritic, CNNGenerator, ResNetCritic, ResNetGenerator
+from papers.gran.method import Method, score, score_for_generator, slopes
+from papers.gran.model import Activation, CNNCritic, CNNGenerator
 from shared.norms import SpectralNorm
 from shared.training.adversarial import Adversarial
 from shared.training.features import FeatureTraining
+from shared.training.gan_resnet import ResNetCritic, ResNetGenerator
 from shared.training.images import image_loader
 
 __all__ = ["FeatureTraining", "GranGAN"]
@@ -46,12 +47,11 @@ class GranGAN(Adversarial):
         eps: of GraN.
         lipschitz: K.
         activation: of the CNN's critic.
-        network: `cnn` or `resnet`.
-        decay: learning rates that fall linearly to 0.
+        network: `cnn`, or `resnet` at full scale.
         equal_steps: the step at which all arms are compared that were given equal time.
         game: see `Adversarial`.
 
-    Raises: ValueError for a method that there is not, or numbers that cannot be.
+    Raises: ValueError for numbers that cannot be, or an activation of the ResNet.
     """
 
     def __init__(
@@ -61,36 +61,31 @@ class GranGAN(Adversarial):
         channels: int,
         eps: float = 0.1,
         lipschitz: float = 1.0,
-        activation: str = "leaky_relu",
+        activation: Activation = "leaky_relu",
         network: Literal["cnn", "resnet"] = "cnn",
-        decay: bool = False,
         equal_steps: int | None = None,
         **game: Any,
     ) -> None:
-        if method not in METHODS or eps < 0 or lipschitz <= 0:
+        if eps < 0 or lipschitz <= 0:
             raise ValueError(
-                f"got method {method!r}, eps {eps} and lipschitz {lipschitz}; expected of "
-                f"{', '.join(METHODS)}, eps of 0 or more and lipschitz above 0"
+                f"got eps {eps} and lipschitz {lipschitz}, expected eps of 0 or more and lipschitz "
+                "above 0"
             )
         if method == "gp" and lipschitz != 1:
             raise ValueError(f"got lipschitz {lipschitz} for gp, whose penalty is about slope 1")
         super().__init__(penalty=PENALTY if method == "gp" else 0.0, **game)
         self.method, self.eps, self.lipschitz = method, eps, lipschitz
-        self.decay, self.equal_steps = decay, equal_steps
+        self.equal_steps = equal_steps
         self.generator: nn.Module
         self.critic: nn.Module
-        match network, activation:
-            case "cnn", _:
-                self.generator = CNNGenerator(width, channels, self.noise_size)
-                self.critic = CNNCritic(width, channels, activation)
-            case "resnet", "leaky_relu":  # Not asked for: the ResNet has ReLUs.
-                self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
-                self.critic = ResNetCritic(width, channels)
-            case _:
-                raise ValueError(
-                    f"got network {network!r} and activation {activation!r}, expected cnn, or "
-                    "resnet without an activation"
-                )
+        if network == "cnn":
+            self.generator = CNNGenerator(width, channels, self.noise_size)
+            self.critic = CNNCritic(width, channels, activation)
+        elif activation == "leaky_relu":  # Not asked for: the ResNet has ReLUs.
+            self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
+            self.critic = ResNetCritic(width, channels)
+        else:
+            raise ValueError(f"activation: got {activation!r} for the ResNet, expected none")
         if method == "sn":
             SpectralNorm(self.critic)
 
@@ -98,21 +93,11 @@ class GranGAN(Adversarial):
         constants = {"eps": self.eps, "lipschitz": self.lipschitz}
         return score(self.method, self.critic, images_NCHW, **constants)
 
-    def scores(self, real_NCHW: Tensor, fake_NCHW: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-        both_N = self.score(torch.cat([real_NCHW, fake_NCHW]), batch)
-        return both_N[: len(real_NCHW)], both_N[len(real_NCHW) :]
-
     def generator_loss(self, fake_NCHW: Tensor, batch: Any) -> Tensor:
         """The critic is differentiated once, not twice: see `score_for_generator`."""
         constants = {"eps": self.eps, "lipschitz": self.lipschitz}
         scores_N = score_for_generator(self.method, self.critic, fake_NCHW, **constants)
         return self.loss.generator(scores_N)
-
-    def rate(self, step: int) -> float:
-        """1, or with `decay` linear to 0 at the end."""
-        trainer = self.run.settings.trainer
-        assert trainer is not None
-        return 1 - step / trainer.max_steps if self.decay and trainer.max_steps else 1.0
 
     def record(self, metric: str, value: float | Tensor, unit: str, **where: Any) -> None:
         super().record(metric, value, unit, **where)
@@ -127,9 +112,8 @@ class GranGAN(Adversarial):
         self.critic.train(was_training)
 
     def _record_slopes(self) -> None:
-        fixed = torch.Generator().manual_seed(0)
         with torch.no_grad(), self.sampler() as sample:
-            fake_NCHW = sample(self.noise(NUM_PROBED, fixed))
+            fake_NCHW = sample(self.fixed_noise(NUM_PROBED, seed=0))
         real_NCHW = self.real(next(iter(image_loader(self.run, train=False))))[:NUM_PROBED]
         images_NCHW = torch.cat([real_NCHW.to(fake_NCHW), fake_NCHW])
         network_N = slopes(self.critic, images_NCHW)

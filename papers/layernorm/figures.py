@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, figure, seed_band
 from shared.reporting.series import values
 
 NAMES = {
@@ -46,7 +46,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
         _time_ratios(metrics),
         _cnn_curves(metrics),
     ]
-    return [figure for figure in drawn if figure]
+    return [shown for shown in drawn if shown]
 
 
 def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
@@ -118,42 +118,34 @@ def _invariance_table(metrics: pl.DataFrame) -> Figure | None:
 
 def _mlp_curves(metrics: pl.DataFrame, batch_size: int) -> Figure | None:
     kinds = ("none", "layernorm", "batchnorm_hidden", "batchnorm_all")
-    arms = arms_present(metrics, "mlp", {f"{kind}-{batch_size}": NAMES[kind] for kind in kinds})
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         f"Training loss of the MLP, batches of {batch_size}",
         "Mean and range over the seeds; every arm at the best learning rate of the same grid. As "
         "Figure 6, with a second placement of BatchNorm beside the paper's, which also normalises "
         "what goes into the softmax.",
-        seed_band(
-            metrics,
-            experiment="mlp",
-            metric="train_loss",
-            split="train",
-            arms=arms,
-            methods=METHODS,
-        ),
+        seed_band,
+        metrics,
+        experiment="mlp",
+        metric="train_loss",
+        split="train",
+        arms={f"{kind}-{batch_size}": NAMES[kind] for kind in kinds},
+        methods=METHODS,
     )
 
 
 def _mlp_errors(metrics: pl.DataFrame) -> Figure | None:
     kinds = ("none", "layernorm", "batchnorm_hidden", "batchnorm_all")
     shown = {f"{kind}-{size}": NAMES[kind] for kind in kinds for size in (128, 4)}
-    arms = arms_present(metrics, "mlp", shown)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of the MLP with batches of 128 and of 4",
         "One dot a seed, after the same number of examples. The number in the name of an arm is "
         "the size of its batches.",
-        dots_by_arm(
-            metrics,
-            experiment="mlp",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="mlp",
+        metric="test_error_percent",
+        arms=shown,
+        methods=METHODS,
     )
 
 
@@ -163,60 +155,48 @@ def _gru_curves(metrics: pl.DataFrame) -> Figure | None:
         for lr in ("0.001", "0.01")
         for kind in ("none", "layernorm")
     }
-    arms = arms_present(metrics, "row_gru", names)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of a GRU that reads images row by row",
         "Mean and range over the seeds, at Adam's default learning rate and at the one that is "
         "best for both. Layer norm is inside the cell, at each of 28 time steps.",
-        seed_band(
-            metrics,
-            experiment="row_gru",
-            metric="test_error_percent",
-            arms=arms,
-            methods=tuple(names.values()),
-        ),
+        seed_band,
+        metrics,
+        experiment="row_gru",
+        metric="test_error_percent",
+        arms=names,
+        methods=tuple(names.values()),
     )
 
 
 def _time_ratios(metrics: pl.DataFrame) -> Figure | None:
     names = {"torch": "torch's layer norm", "renorm": "this repository's layer norm"}
     shown = {f"{layer}-{lr}": names[layer] for layer in names for lr in ("0.001", "0.01")}
-    arms = arms_present(metrics, "time_to_target", shown)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Time of the GRU with layer norm to the target error, over that of the plain GRU",
         "One dot a seed; the number in the name of an arm is the learning rate. Both networks take "
         "their steps in turns in one process. Below 1 layer norm is faster; 0.6 is what the paper "
         "reports of its own, much larger, networks.",
-        dots_by_arm(
-            metrics,
-            experiment="time_to_target",
-            metric="time_ratio",
-            split="none",
-            arms=arms,
-            methods=tuple(names.values()),
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="time_to_target",
+        metric="time_ratio",
+        split="none",
+        arms=shown,
+        methods=tuple(names.values()),
     )
 
 
 def _cnn_curves(metrics: pl.DataFrame) -> Figure | None:
     kinds = ("none", "layernorm", "batchnorm")
-    arms = arms_present(metrics, "conv_net", {arm: NAMES[arm] for arm in kinds})
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of a small convolutional network",
         "Mean and range over the seeds.",
-        seed_band(
-            metrics,
-            experiment="conv_net",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        seed_band,
+        metrics,
+        experiment="conv_net",
+        metric="test_error_percent",
+        arms={arm: NAMES[arm] for arm in kinds},
+        methods=METHODS,
     )
 
 

@@ -6,7 +6,6 @@ Legend: N examples, C channels, H and W image.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +19,7 @@ from shared.data.loader import ArrayLoader
 from shared.records.base import RecordError
 from shared.records.metrics import Row
 from shared.training.run_context import Run
+from shared.training.timing import clock, median_ratio
 
 Batch = tuple[Tensor, Tensor]
 
@@ -38,11 +38,11 @@ class Contestant:
 
     def step(self, batch: Batch) -> None:
         images_NCHW, labels_N = batch
-        start = _now(images_NCHW.device)
+        start = clock(images_NCHW.device)
         self.optimiser.zero_grad()
         cross_entropy(self.net(images_NCHW), labels_N).backward()
         self.optimiser.step()
-        self.step_seconds.append(_now(images_NCHW.device) - start)
+        self.step_seconds.append(clock(images_NCHW.device) - start)
 
     @torch.no_grad()
     def test_error_percent(self, batches: list[Batch]) -> float:
@@ -114,8 +114,8 @@ def _rows(plain: Contestant, normalised: Contestant) -> Iterator[Row]:
         milliseconds = 1e3 * statistics.median(contestant.step_seconds)
         yield Row(f"{name}_step_time_ms", milliseconds, "ms")
     # The same steps of both, one after the other: what else the machine does falls on both.
-    pairs = zip(plain.step_seconds, normalised.step_seconds, strict=False)
-    yield Row("step_time_ratio", statistics.median(b / a for a, b in pairs), "1")
+    ratio = median_ratio(normalised.step_seconds, plain.step_seconds)
+    yield Row("step_time_ratio", ratio, "1")
     yield Row("time_ratio", normalised.seconds / plain.seconds, "1")
     yield Row("reached", float(normalised.arrived), "flag")
 
@@ -150,9 +150,3 @@ LAYERS: dict[str, Callable[[nn.Module], None]] = {
     "renorm": lambda net: None,
     "torch": _use_torchs_layer_norm,
 }
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from shared.reporting import series
-from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, figure, seed_band, sweep
 
 NAMES = {
     "batchnorm": "BatchNorm, then ReLU",
@@ -61,7 +61,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
         _loss_of_resnets(metrics),
         _error_on_imagenet(metrics),
     ]
-    return [figure for figure in drawn if figure]
+    return [shown for shown in drawn if shown]
 
 
 def _propagation(metrics: pl.DataFrame, metric: str) -> Figure | None:
@@ -108,21 +108,17 @@ def _propagation(metrics: pl.DataFrame, metric: str) -> Figure | None:
 
 
 def _small_batch(metrics: pl.DataFrame) -> Figure | None:
-    points = arms_present(metrics, "small_batch", SMALL_BATCH)
-    if not points:
-        return None
-    return Figure(
+    return figure(
         "Error at batches of 4 and of 128",
         "The same examples in the same order, once, and a learning rate in proportion to the "
         "batch: a batch of 4 takes 32 times as many steps, each 32 times as small.",
-        sweep(
-            metrics,
-            experiment="small_batch",
-            metric="test_error_percent",
-            points=points,
-            methods=METHODS,
-            x_title="batch (examples)",
-        ),
+        sweep,
+        metrics,
+        experiment="small_batch",
+        metric="test_error_percent",
+        points=SMALL_BATCH,
+        methods=METHODS,
+        x_title="batch (examples)",
     )
 
 
@@ -180,55 +176,43 @@ def _clipping(metrics: pl.DataFrame) -> Figure | None:
 
 def _error_of_resnets(metrics: pl.DataFrame) -> Figure | None:
     names = ("batchnorm", "nf", "skipinit", "fixup")
-    arms = arms_present(metrics, "small_resnet", {name: NAMES[name] for name in names})
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of BatchNorm, NF, SkipInit and Fixup",
         "One dot a seed; the same network, steps, rate and regularisation for all.",
-        dots_by_arm(
-            metrics,
-            experiment="small_resnet",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="small_resnet",
+        metric="test_error_percent",
+        arms={name: NAMES[name] for name in names},
+        methods=METHODS,
     )
 
 
 def _loss_of_resnets(metrics: pl.DataFrame) -> Figure | None:
     names = ("batchnorm", "nf", "skipinit", "fixup")
-    arms = arms_present(metrics, "small_resnet", {name: NAMES[name] for name in names})
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Training loss of the four",
         "Mean and range over the seeds, with label smoothing and stochastic depth.",
-        seed_band(
-            metrics,
-            experiment="small_resnet",
-            metric="train_loss",
-            split="train",
-            arms=arms,
-            methods=METHODS,
-        ),
+        seed_band,
+        metrics,
+        experiment="small_resnet",
+        metric="train_loss",
+        split="train",
+        arms={name: NAMES[name] for name in names},
+        methods=METHODS,
     )
 
 
 def _error_on_imagenet(metrics: pl.DataFrame) -> Figure | None:
     names = {f"{arm}-1024": NAMES[arm] for arm in ("batchnorm", "nf", "skipinit", "fixup")}
     names |= {"batchnorm-4": NAMES["batchnorm"], "nf-4": NAMES["nf"]}
-    arms = arms_present(metrics, "imagenet_resnet50", names)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Test error of ResNet-50 on ImageNet",
         "One dot a seed, at batches of 1024 (90 epochs) and 4 (15 epochs); Tables 1 and 2.",
-        dots_by_arm(
-            metrics,
-            experiment="imagenet_resnet50",
-            metric="test_error_percent",
-            arms=arms,
-            methods=METHODS,
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="imagenet_resnet50",
+        metric="test_error_percent",
+        arms=names,
+        methods=METHODS,
     )

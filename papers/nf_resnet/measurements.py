@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from papers.nf_resnet.method import ALPHA, Method, Signal, scheme, signal
+from papers.nf_resnet.method import ALPHA, SCHEMES, Method, Signal, signal
 from papers.nf_resnet.model import Block, ResNet
 from papers.nf_resnet.module import clipped_parameters
 from shared.norms import activation_gain, clip_adaptively_
@@ -47,7 +47,7 @@ def predict(method: Method, index: int, image_size: int) -> Prediction:
         >>> predict("nf", index=49, image_size=56).variance  # 1 + 0.04 * 50 without the padding
         2.95...
     """
-    if scheme(method).planned:
+    if SCHEMES[method].planned:
         inside = (1 - 2 / (3 * image_size)) ** 2
         return Prediction(0.0, 1 + ALPHA**2 * inside * (index + 1), inside)
     if method == "batchnorm":

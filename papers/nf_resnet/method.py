@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -64,17 +64,6 @@ SCHEMES: dict[Method, Scheme] = {
 }
 
 
-def scheme(method: Method) -> Scheme:
-    """The scheme of a method.
-
-    Raises:
-        ValueError: no such method.
-    """
-    if method not in SCHEMES:
-        raise ValueError(f"method: got {method!r}, expected one of {', '.join(get_args(Method))}")
-    return SCHEMES[method]
-
-
 def planned_variances(depths: Sequence[int], alpha: float = ALPHA) -> list[float]:
     """The variance that the plan expects at the entrance of each block, and at the end.
 
@@ -107,7 +96,7 @@ class Activation(nn.Module):
 
     def __init__(self, method: Method, num_channels: int) -> None:
         super().__init__()
-        self.before = scheme(method).before
+        self.before = SCHEMES[method].before
         if self.before in ("norm_then_relu", "relu_then_norm"):
             self.norm = BatchNorm2d(num_channels)
         elif self.before == "scalar_biases":
@@ -134,7 +123,7 @@ def convolution(
 
     W' = gain (W - mean) / sqrt(max(var F, 1e-4)) over the fan-in F, as in the source's code.
     """
-    chosen = scheme(method)
+    chosen = SCHEMES[method]
     conv = nn.Conv2d(
         in_channels, channels, size, stride=stride, padding=size // 2, bias=chosen.conv_bias
     )

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from papers.nf_resnet.method import (
     ALPHA,
+    SCHEMES,
     Activation,
     Method,
     StochasticDepth,
     convolution,
     planned_variances,
-    scheme,
 )
 
 
@@ -46,7 +46,7 @@ class Block(nn.Module):
         skip_gain: float | None,
     ) -> None:
         super().__init__()
-        planned = scheme(method).planned
+        planned = SCHEMES[method].planned
         self.alpha = ALPHA if planned else 1.0
         self.beta = variance**0.5 if planned else 1.0
         width = channels // 4
@@ -117,7 +117,7 @@ class ResNet(nn.Module):
             case _:
                 raise ValueError(f"stem: got {stem!r}, expected 'imagenet' or 'small'")
         variances = planned_variances(depths)
-        start = scheme(method).skip_gain
+        start = SCHEMES[method].skip_gain
         blocks: list[Block] = []
         channels = stem_width
         for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
@@ -139,7 +139,7 @@ class ResNet(nn.Module):
         self.classifier = nn.Linear(channels, num_classes)
         nn.init.normal_(self.classifier.weight, std=0.01)
         nn.init.zeros_(self.classifier.bias)
-        if scheme(method).zero_classifier:
+        if SCHEMES[method].zero_classifier:
             nn.init.zeros_(self.classifier.weight)
         if method == "fixup":
             apply_fixup(blocks)

@@ -5,16 +5,16 @@ Shapes: images_NCHW (examples, channels, height, width).
 
 from __future__ import annotations
 
-import time
+import statistics
 from collections.abc import Iterator
 
-import numpy as np
 import timm
 import torch
 from torch.nn.functional import cross_entropy
 
 from shared.records.metrics import Row
 from shared.training.run_context import Run
+from shared.training.timing import in_turns
 
 
 def training_speed(
@@ -27,12 +27,10 @@ def training_speed(
     net = timm.create_model(network).to(run.device)
     images_NCHW = torch.randn(batch_size, 3, image_size, image_size, device=run.device)
     labels_N = torch.randint(1000, (batch_size,), device=run.device)
-    seconds = []
-    for _ in range(2 * num_steps):
-        start = time.perf_counter()
+
+    def step() -> None:
         net.zero_grad()
         cross_entropy(net(images_NCHW), labels_N).backward()
-        if run.device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    yield Row("step_time_ms", 1000 * float(np.median(seconds[num_steps:])), "ms")
+
+    seconds = in_turns({"step": step}, num_steps, run.device, warm_up=num_steps)
+    yield Row("step_time_ms", 1000 * statistics.median(seconds["step"]), "ms")

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from shared.reporting.figures import (
-    Figure,
-    arms_present,
-    dots_by_arm,
-    feature_network,
-    seed_band,
-    sweep,
-)
+from shared.reporting.figures import Figure, arms_present, figure, seed_band, sweep
+from shared.reporting.generated import distance_in_training, distances, samples
 from shared.reporting.pictures import Pictures, pictures
 
 NAMES = {
@@ -34,31 +28,19 @@ METHODS = tuple(NAMES.values())
 def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
     """The figures for which there are runs: not every experiment is run at every scale."""
     main = "cifar10" if scale == "full" else "methods"
+    shown = ("sn", "wn", "none", "clip", "gan_gp", "ln", "bn")
+    in_training = {arm: NAMES[arm] for arm in shown}
     drawn = [
-        _samples(metrics, scale, main),
-        _distance_of_methods(metrics, main),
-        _distance_in_training(metrics, main),
+        samples("sngan", metrics, scale, experiment=main, arms=NAMES, seeds=(0, 1, 2)),
+        distances(metrics, "at the end", experiment=main, arms=NAMES, methods=METHODS),
+        distance_in_training(metrics, experiment=main, arms=in_training, methods=METHODS),
         _score_of_settings(metrics),
         _spectral_norms(metrics, main),
         _spectra(metrics, main),
         _samples_of_settings(scale),
         _noise(metrics),
     ]
-    return [figure for figure in drawn if figure]
-
-
-def _samples(metrics: pl.DataFrame, scale: str, experiment: str) -> Pictures | None:
-    return pictures(
-        "sngan",
-        scale,
-        experiment=experiment,
-        arms=arms_present(metrics, experiment, NAMES),
-        seeds=(0, 1, 2),
-        title="Samples during training",
-        caption="The same 24 noise vectors in every picture, so one place in the sheet is one "
-        "noise. Step 0 is before the training; the last row is from the test set."
-        + feature_network(metrics, experiment),
-    )
+    return [shown for shown in drawn if shown]
 
 
 def _samples_of_settings(scale: str) -> Pictures | None:
@@ -75,38 +57,6 @@ def _samples_of_settings(scale: str) -> Pictures | None:
         seeds=(0, 1, 2),
         title="Samples at the settings D, E and F",
         caption="At the end of the short trainings, with the same noise in every picture.",
-    )
-
-
-def _distance_of_methods(metrics: pl.DataFrame, experiment: str) -> Figure | None:
-    arms = arms_present(metrics, experiment, NAMES)
-    if not arms:
-        return None
-    return Figure(
-        "Distance of the samples from the test images, at the end",
-        "FID, less is better; one dot a seed, the tick is the mean. The unit names the network and "
-        "how many images were compared." + feature_network(metrics, experiment),
-        dots_by_arm(metrics, experiment=experiment, metric="fid", arms=arms, methods=METHODS),
-    )
-
-
-def _distance_in_training(metrics: pl.DataFrame, experiment: str) -> Figure | None:
-    shown = ("sn", "wn", "none", "clip", "gan_gp", "ln", "bn")
-    arms = arms_present(metrics, experiment, {arm: NAMES[arm] for arm in shown})
-    if not arms:
-        return None
-    return Figure(
-        "Distance during training",
-        "Mean and range over the seeds, against generator steps.",
-        seed_band(
-            metrics,
-            experiment=experiment,
-            metric="fid",
-            arms=arms,
-            methods=METHODS,
-            x_title="generator step",
-            log_y=True,
-        ),
     )
 
 
@@ -194,21 +144,17 @@ def _spectra(metrics: pl.DataFrame, experiment: str) -> Figure | None:
 
 
 def _noise(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "measures", {"real": "real test images"})
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "What the distance says of real images, by number of images",
         "FID of two disjoint sets of real test images: it falls with their number, so only "
         "distances with equal numbers can be compared.",
-        seed_band(
-            metrics,
-            experiment="measures",
-            metric="fid_count",
-            split="none",
-            arms=arms,
-            methods=("real test images",),
-            x_title="images in each set",
-            log_y=True,
-        ),
+        seed_band,
+        metrics,
+        experiment="measures",
+        metric="fid_count",
+        split="none",
+        arms={"real": "real test images"},
+        methods=("real test images",),
+        x_title="images in each set",
+        log_y=True,
     )

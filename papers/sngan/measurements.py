@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from shared.records.metrics import Row
 from shared.training.images import padded
 from shared.training.losses import LOSSES, gradient_penalty
 from shared.training.run_context import Run
+from shared.training.timing import in_turns, median_ratio
 
 LayerName = Literal["linear", "conv", "deconv"]
 LAYERS: dict[LayerName, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -169,21 +169,13 @@ def cost(run: Run, width: int, batch_size: int, rounds: int) -> Iterator[Row]:
         "torch": ("none", 0.0),
     }
     updates = {name: _update(run, name, *kind, width, images_NCHW) for name, kind in kinds.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in updates}
-    for number in range(rounds + 1):
-        for name, update in updates.items():
-            start = time.perf_counter()
-            update()
-            if run.device.type == "cuda":
-                torch.cuda.synchronize()
-            if number:  # The first round warms up.
-                seconds[name].append(time.perf_counter() - start)
+    seconds = in_turns(updates, rounds, run.device)
     for name, times in seconds.items():
         yield Row(f"update_ms_{name}", 1e3 * statistics.median(times), "ms")
     pairs = ("sn wn", "none wn", "penalty wn", "penalty sn", "sn torch")
     for above, below in (pair.split() for pair in pairs):
-        ratios = [a / b for a, b in zip(seconds[above], seconds[below], strict=True)]
-        yield Row(f"{above}_over_{below}", statistics.median(ratios), "times")
+        ratio = median_ratio(seconds[above], seconds[below])
+        yield Row(f"{above}_over_{below}", ratio, "times")
 
 
 def _update(

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from papers.sngan.method import (
-    METHODS,
     Method,
     clip_weights,
     layers,
     orthonormal_penalty,
     singular_values,
 )
-from papers.sngan.model import CNNCritic, CNNGenerator, ResNetCritic, ResNetGenerator
+from papers.sngan.model import CNNCritic, CNNGenerator, resnet_critic
 from shared.training.adversarial import Adversarial
 from shared.training.features import FeatureTraining
+from shared.training.gan_resnet import ResNetGenerator
 
 __all__ = ["SETTINGS", "SNGAN", "FeatureTraining"]
 
@@ -35,7 +35,8 @@ class Setting(NamedTuple):
     n_dis: int
 
 
-SETTINGS = {
+SettingName = Literal["a", "b", "c", "d", "e", "f", "resnet"]
+SETTINGS: dict[SettingName, Setting] = {
     "a": Setting(1e-4, 0.5, 0.9, 5),
     "b": Setting(1e-4, 0.5, 0.999, 1),
     "c": Setting(2e-4, 0.5, 0.999, 1),
@@ -65,46 +66,36 @@ class SNGAN(Adversarial):
         network: of Table 3 or of Table 4.
         width: of the critic, see there; the generator's follows from it as in the paper.
         channels: of the images.
-        decay: learning rates that fall linearly to 0, as in the public code for the ResNet.
         game: see `Adversarial`.
 
-    Raises: ValueError for a method or setting that there is not.
+    Raises: ValueError for a method that has no ResNet.
     """
 
     def __init__(
         self,
         method: Method,
-        setting: str,
+        setting: SettingName,
         width: int,
         channels: int,
-        loss: str = "non_saturating",
+        loss: Literal["non_saturating", "hinge"] = "non_saturating",
         network: Literal["cnn", "resnet"] = "cnn",
-        decay: bool = False,
         **game: Any,
     ) -> None:
-        if method not in METHODS or setting not in SETTINGS:
-            raise ValueError(
-                f"got method {method!r} and setting {setting!r}, expected of {', '.join(METHODS)} "
-                f"and of {', '.join(SETTINGS)}"
-            )
         super().__init__(
             loss="wasserstein" if method == "wgan_gp" else loss,
             penalty=PENALTY if method in ("gan_gp", "wgan_gp") else 0.0,
             **SETTINGS[setting]._asdict(),
             **game,
         )
-        self.method, self.decay = method, decay
+        self.method = method
         self.generator: nn.Module
         self.critic: nn.Module
-        match network:
-            case "cnn":
-                self.generator = CNNGenerator(width, channels, self.noise_size)
-                self.critic = CNNCritic(method, width, channels)
-            case "resnet":
-                self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
-                self.critic = ResNetCritic(method, width, channels)
-            case _:
-                raise ValueError(f"network: got {network!r}, expected 'cnn' or 'resnet'")
+        if network == "cnn":
+            self.generator = CNNGenerator(width, channels, self.noise_size)
+            self.critic = CNNCritic(method, width, channels)
+        else:
+            self.generator = ResNetGenerator(2 * width, channels, self.noise_size)
+            self.critic = resnet_critic(method, width, channels)
 
     def scores(self, real_NCHW: Tensor, fake_NCHW: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         if self.method == "bn":  # A batch of both would show each sample what the other kind is.
@@ -120,12 +111,6 @@ class SNGAN(Adversarial):
     def after_critic_step(self) -> None:
         if self.method == "clip":
             clip_weights(self.critic, CLIP_LIMIT)
-
-    def rate(self, step: int) -> float:
-        """1, or with `decay` linear to 0 at the end, as the public code does for the ResNet."""
-        trainer = self.run.settings.trainer
-        assert trainer is not None
-        return 1 - step / trainer.max_steps if self.decay and trainer.max_steps else 1.0
 
     @torch.no_grad()
     def evaluate(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, figure, seed_band
+from shared.reporting.generated import network_used
 from shared.reporting.pictures import Pictures, pictures
 
 NAMES = {
@@ -51,7 +52,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure | Pictures]:
         _photographs(metrics),
         *(_drawn_photographs(metrics, scale, arm) for arm in PHOTOGRAPHS),
     ]
-    return [figure for figure in drawn if figure]
+    return [shown for shown in drawn if shown]
 
 
 def _samples(
@@ -108,50 +109,44 @@ def _edits(metrics: pl.DataFrame, scale: str) -> Pictures | None:
 
 
 def _dots(metrics: pl.DataFrame, metric: str, title: str, caption: str) -> Figure | None:
-    arms = arms_present(metrics, "collages", NAMES)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         title,
-        caption + _segmenter(metrics),
-        dots_by_arm(metrics, experiment="collages", metric=metric, arms=arms, methods=METHODS),
+        caption + network_used(metrics, "collages", "segmenter"),
+        dots_by_arm,
+        metrics,
+        experiment="collages",
+        metric=metric,
+        arms=NAMES,
+        methods=METHODS,
     )
 
 
 def _in_training(metrics: pl.DataFrame, metric: str, title: str) -> Figure | None:
     shown = {arm: NAMES[arm] for arm in (*COMPARED, "spade_1x1")}
-    arms = arms_present(metrics, "collages", shown)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         title,
         "Mean and range over the seeds, against generator steps.",
-        seed_band(
-            metrics,
-            experiment="collages",
-            metric=metric,
-            arms=arms,
-            methods=METHODS,
-            x_title="generator step",
-        ),
+        seed_band,
+        metrics,
+        experiment="collages",
+        metric=metric,
+        arms=shown,
+        methods=METHODS,
+        x_title="generator step",
     )
 
 
 def _photographs(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "photographs", PHOTOGRAPHS)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Distance of drawn from real photographs during training",
         "FID of Inception's features, mean and range over the seeds.",
-        seed_band(
-            metrics,
-            experiment="photographs",
-            metric="fid",
-            arms=arms,
-            methods=tuple(PHOTOGRAPHS.values()),
-            x_title="generator step",
-        ),
+        seed_band,
+        metrics,
+        experiment="photographs",
+        metric="fid",
+        arms=PHOTOGRAPHS,
+        methods=tuple(PHOTOGRAPHS.values()),
+        x_title="generator step",
     )
 
 
@@ -172,10 +167,3 @@ def _limit(metrics: pl.DataFrame, metric: str) -> str:
     """What the segmenter finds in real test images."""
     rows = metrics.filter((pl.col("experiment") == "segmenter") & (pl.col("metric") == metric))
     return f" On real images it finds {rows['value'][-1]:.1f} percent." if rows.height else ""
-
-
-def _segmenter(metrics: pl.DataFrame) -> str:
-    """Which weights the segmenter had, from the runs' own rows."""
-    rows = metrics.filter(pl.col("metric") == "segmenter_sha256_start")
-    digests = sorted({f"{int(value):012x}" for value in rows["value"]})
-    return f" Segmenter: sha256 {', '.join(digests)}…." if digests else ""

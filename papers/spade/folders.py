@@ -21,8 +21,8 @@ from papers.spade.module import Synthesis
 from papers.spade.segmentation import split_batch
 from shared.evaluation import ImageQuality, Inception
 from shared.records.base import RecordError
-from shared.training.adversarial import FIXED_SEED
 
+Name = Literal["ade20k", "cityscapes"]
 Split = Literal["train", "val"]
 Pair = tuple[Path, Path]
 
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
     aspect: int
 
 
-LAYOUTS = {
+LAYOUTS: dict[Name, Layout] = {
     # 0 is `other`, which the benchmark does not count.
     "ade20k": Layout(
         variable="RENORM_ADE20K",
@@ -75,7 +75,7 @@ LAYOUTS = {
 }
 
 
-def pairs(name: str, split: Split) -> list[Pair]:
+def pairs(name: Name, split: Split) -> list[Pair]:
     """Images and their label maps.
 
     Raises:
@@ -114,11 +114,10 @@ class LayoutFolder(Dataset[tuple[Tensor, int]]):
     the examples are mirrored; Cityscapes is resized to the size itself and mirrored.
 
     Args:
-        name: a key of `LAYOUTS`.
         size: height of the examples in pixels.
     """
 
-    name: str
+    name: Name
     split: Split
     size: int
 
@@ -159,7 +158,7 @@ class FolderSynthesis(Synthesis):
     pixel accuracy need the segmenters of other papers and are not measured.
 
     Args:
-        name: a key of `LAYOUTS`; gives K and the aspect.
+        name: gives K and the aspect.
         batch_size, num_workers: of the loader, whose workers decode images.
         settings: see `Synthesis`; num_fake and num_real count the first validation images.
 
@@ -168,7 +167,7 @@ class FolderSynthesis(Synthesis):
 
     def __init__(
         self,
-        name: str,
+        name: Name,
         sizes: list[int],
         batch_size: int = 32,
         num_workers: int = 8,
@@ -210,16 +209,15 @@ class FolderSynthesis(Synthesis):
 
     @torch.no_grad()
     def evaluate(self) -> None:
-        with torch.random.fork_rng(devices=[]):
-            network = Inception(self.device)
-            real_NCHW = torch.cat([split_batch(batch)[0] for batch in self._tests(self.num_real)])
-            quality = ImageQuality(network, real_NCHW, batch_size=50)
-            fixed = torch.Generator().manual_seed(FIXED_SEED - 1)
-            with self.sampler() as sample:
-                fakes = [
-                    sample(self.noise(len(batch[0]), fixed), self.encoded(split_batch(batch)[1]))
-                    for batch in self._tests(self.num_fake)
-                ]
+        network = Inception(self.device)
+        real_NCHW = torch.cat([split_batch(batch)[0] for batch in self._tests(self.num_real)])
+        quality = ImageQuality(network, real_NCHW, batch_size=50)
+        noises = self.fixed_noise(self.num_fake).split(self.batch_size)
+        with self.sampler() as sample:
+            fakes = [
+                sample(noise_NZ[: len(batch[0])], self.encoded(split_batch(batch)[1]))
+                for noise_NZ, batch in zip(noises, self._tests(self.num_fake), strict=False)
+            ]
         for measured in quality.measure(torch.cat(fakes)):
             if measured.metric != "classifier_score":  # of scenes, not of objects
                 self.record(*measured, split="test")

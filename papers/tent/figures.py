@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import altair as alt
 import polars as pl
 
-from shared.reporting.figures import Figure, arms_present, dots_by_arm, seed_band
+from shared.reporting.figures import Figure, arms_present, dots_by_arm, figure, seed_band
 from shared.reporting.series import layered, read_series, spread, values
 
 NAMES = {
@@ -47,7 +47,7 @@ def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
         _streams(metrics),
         _unseen(metrics),
     ]
-    return [figure for figure in drawn if figure]
+    return [shown for shown in drawn if shown]
 
 
 def _error_by_corruption(metrics: pl.DataFrame) -> Figure | None:
@@ -82,21 +82,17 @@ def _error_by_corruption(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _error_by_severity(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "shifts", NAMES)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Error against the severity of the corruption",
         "Mean over the corruptions, from 1 (hardly visible) to 5.",
-        seed_band(
-            metrics,
-            experiment="shifts",
-            metric="mean_error_percent",
-            split="none",
-            arms=arms,
-            methods=METHODS,
-            x_title="severity",
-        ),
+        seed_band,
+        metrics,
+        experiment="shifts",
+        metric="mean_error_percent",
+        split="none",
+        arms=NAMES,
+        methods=METHODS,
+        x_title="severity",
     )
 
 
@@ -146,62 +142,49 @@ def _entropy_and_loss(metrics: pl.DataFrame) -> Figure | None:
 
 
 def _modulation_over_passes(metrics: pl.DataFrame) -> Figure | None:
-    adapting = {arm: name for arm, name in NAMES.items() if arm not in ("bn", "source")}
-    arms = arms_present(metrics, "modulation", adapting)
-    arms.pop("groupnorm_source", None)
-    if not arms:
-        return None
-    return Figure(
+    fixed = ("bn", "source", "groupnorm_source")
+    return figure(
         "What adapts, over ten passes of the same images",
         "Mean error over four corruptions, before each step. Tent adapts the affine parameters on "
         "statistics of the batch; the others change one of the two.",
-        seed_band(
-            metrics,
-            experiment="modulation",
-            metric="mean_error_percent",
-            split="none",
-            arms=arms,
-            methods=METHODS,
-            x_title="pass over the images",
-        ),
+        seed_band,
+        metrics,
+        experiment="modulation",
+        metric="mean_error_percent",
+        split="none",
+        arms={arm: name for arm, name in NAMES.items() if arm not in fixed},
+        methods=METHODS,
+        x_title="pass over the images",
     )
 
 
 def _streams(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "streams", STREAMS)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Streams on which Tent should fail",
         "Batches of 200 images, such batches of a stream that is sorted by label, and single "
         "images (the first tenth of them). One dot an order of the stream.",
-        dots_by_arm(
-            metrics,
-            experiment="streams",
-            metric="mean_error_percent",
-            split="none",
-            arms=arms,
-            methods=METHODS,
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="streams",
+        metric="mean_error_percent",
+        split="none",
+        arms=STREAMS,
+        methods=METHODS,
     )
 
 
 def _unseen(metrics: pl.DataFrame) -> Figure | None:
-    arms = arms_present(metrics, "unseen", UNSEEN)
-    if not arms:
-        return None
-    return Figure(
+    return figure(
         "Error on test images after adapting to others",
         "After one pass over nothing, over the test images themselves, or over as many training "
         "images with the same corruption.",
-        dots_by_arm(
-            metrics,
-            experiment="unseen",
-            metric="mean_error_percent",
-            split="none",
-            arms=arms,
-            methods=METHODS,
-        ),
+        dots_by_arm,
+        metrics,
+        experiment="unseen",
+        metric="mean_error_percent",
+        split="none",
+        arms=UNSEEN,
+        methods=METHODS,
     )
 
 

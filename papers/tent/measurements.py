@@ -45,7 +45,18 @@ class Method(NamedTuple):
     select: Selection = affine_of_norms
 
 
-METHODS = {
+MethodName = Literal[
+    "source",
+    "bn",
+    "pseudo_label",
+    "tent",
+    "affine_only",
+    "last_layer",
+    "last_layer_only",
+    "all_parameters",
+    "all_parameters_only",
+]
+METHODS: dict[MethodName, Method] = {
     "source": Method("source", adapts=False),
     "bn": Method(adapts=False),
     "pseudo_label": Method(loss=pseudo_label_loss),
@@ -60,7 +71,7 @@ METHODS = {
 
 def corruptions(
     run: Run,
-    method: str,
+    method: MethodName,
     kinds: Sequence[str],
     batch_size: int,
     lr: float,
@@ -77,7 +88,7 @@ def corruptions(
     that takes no steps. `error_change_percent`: mean error of the last pass minus the first's.
 
     Args:
-        method: one of `METHODS`.
+        method: see `METHODS`.
         source: the source network, a name under `needs`.
         num_images, order: see `Streams`.
         epochs: passes over the stream in which the method adapts.
@@ -104,17 +115,17 @@ def corruptions(
     yield Row("error_change_percent", means[max(means)] - means[1], "percent")
 
 
-def build(method: str, source: Source, lr: float) -> Tent:
+def build(method: MethodName, source: Source, lr: float) -> Tent:
     """A copy of the source network that follows a method."""
-    if method not in METHODS:
-        raise RecordError(f"method: got {method!r}, expected one of {', '.join(METHODS)}")
     chosen = METHODS[method]
     return tent(
         source.net, lr=lr, statistics=chosen.statistics, select=chosen.select, loss=chosen.loss
     )
 
 
-def _errors(model: Tent, method: str, images: Stream, epochs: int) -> tuple[list[float], float]:
+def _errors(
+    model: Tent, method: MethodName, images: Stream, epochs: int
+) -> tuple[list[float], float]:
     """The error of each pass, and that after all of them; one and the same if nothing adapts."""
     if not METHODS[method].adapts:
         error = evaluate(model.predict, images)["error_percent"]
@@ -147,7 +158,7 @@ def evaluate(predict: Callable[[Tensor], Tensor], images: Stream) -> dict[str, f
 
 def shifts(
     run: Run,
-    method: str,
+    method: MethodName,
     kinds: Sequence[str],
     severities: Sequence[int],
     num_images: int | None,

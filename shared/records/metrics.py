@@ -35,6 +35,26 @@ class Row(NamedTuple):
     step: int = 0
 
 
+def first_48_bits(digest: str) -> float:
+    """A hexadecimal digest as the value of a row: a float holds integers of 48 bits exactly.
+
+    Example:
+        >>> first_48_bits("00000000000a" + 52 * "f")
+        10.0
+    """
+    return float(int(digest[:12], 16))
+
+
+def start_of_digest(value: float) -> str:
+    """The hexadecimal digits behind a value of `first_48_bits`.
+
+    Example:
+        >>> start_of_digest(10.0)
+        '00000000000a'
+    """
+    return f"{int(value):012x}"
+
+
 def table(experiment: str, arm: str, seed: int, rows: Iterable[Row]) -> pl.DataFrame:
     """The rows of one run as a tidy table.
 

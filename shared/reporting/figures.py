@@ -7,7 +7,10 @@ diverged have no later rows; they are drawn as crosses at the edge of the plot.
     METHODS = ("BatchNorm", "Fixup", "He, no norm")
 
     def figures(metrics: pl.DataFrame, scale: str) -> list[Figure]:
-        chart = seed_band(
+        loss = figure(
+            "Training loss",
+            "Mean and range over the seeds.",
+            seed_band,
             metrics,
             experiment="conv",
             metric="train_loss",
@@ -15,13 +18,13 @@ diverged have no later rows; they are drawn as crosses at the edge of the plot.
             arms={"bn": "BatchNorm", "fixup": "Fixup"},
             methods=METHODS,
         )
-        return [Figure("Training loss", "Mean and range over the seeds.", chart)]
+        return [loss] if loss else []  # None: no such run at this scale
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -61,16 +64,26 @@ def arms_present(
     return {arm: value for arm, value in shown.items() if arm in arms}
 
 
-def feature_network(metrics: pl.DataFrame, experiment: str) -> str:
-    """A sentence that names the network behind a distance of images, from the runs' own rows.
+def figure(
+    title: str,
+    caption: str,
+    chart: Callable[..., alt.LayerChart],
+    metrics: pl.DataFrame,
+    *,
+    experiment: str,
+    **options: Any,
+) -> Figure | None:
+    """A figure of those arms that the table has runs of; None where it has none of them.
 
-    It begins with a space, so that it can follow a caption, and is empty where no run says it.
+    Args:
+        chart: `seed_band`, `dots_by_arm` or `sweep`.
+        options: the rest of its arguments, with `arms` or `points` as far as the paper has any.
     """
-    rows = metrics.filter(
-        (pl.col("experiment") == experiment) & (pl.col("metric") == "feature_network_sha256_start")
-    )
-    digests = sorted({f"{int(value):012x}" for value in rows["value"]})
-    return f" Feature network: sha256 {', '.join(digests)}…." if digests else ""
+    kind = "points" if "points" in options else "arms"
+    options[kind] = arms_present(metrics, experiment, options[kind])
+    if not options[kind]:
+        return None
+    return Figure(title, caption, chart(metrics, experiment=experiment, **options))
 
 
 def seed_band(

@@ -8,7 +8,7 @@ A paper's module builds `self.generator` and `self.critic`, and overrides what i
     real                   the images of a batch
     score, scores          how the critic is called, once alone and once in a critic step
     critic_loss, generator_loss, after_critic_step     losses, penalties, clipping
-    rate                   a schedule of both learning rates
+    rate                   a schedule of both learning rates, where it is not `decay_from`
     grid, real_grid, evaluate     the pictures and the numbers that are made during training
 """
 
@@ -18,7 +18,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,13 @@ from shared.data.loader import ArrayLoader
 from shared.evaluation import ImageClassifier, ImageQuality, Inception
 from shared.evaluation.network import Network, weights_sha256
 from shared.records.base import RecordError, sha256_of
+from shared.records.metrics import first_48_bits
 from shared.training.images import image_loader, padded, tiled
-from shared.training.losses import LOSSES, gradient_penalty
+from shared.training.losses import LOSSES, LossName, gradient_penalty
 from shared.training.module import PaperModule
 
 GRID = (4, 6)  # rows and columns of a picture
-FIXED_SEED = 2**31 - 1
+GRID_SEED, EVALUATION_SEED = 2**31 - 1, 2**31 - 2
 """Of the noise of the grids and of the evaluations: the same for all arms and seeds."""
 
 
@@ -55,6 +56,8 @@ class Adversarial(PaperModule):
         lr: alpha of both Adams.
         beta1, beta2: of both Adams.
         critic_lr: alpha of the critic's Adam, where it differs.
+        decay_from: share of the training after which both learning rates fall linearly to 0 at its
+            end, by epochs where the budget is in epochs; 1 is never.
         n_dis: critic steps for each generator step.
         penalty: weight of the gradient penalty; 0 is none.
         ema_decay: of an average of the generator's weights, which the grids and evaluations then
@@ -67,7 +70,7 @@ class Adversarial(PaperModule):
         num_fake, num_real: images that are compared in an evaluation; the first test images.
         score_splits: parts of the classifier score.
 
-    Raises: ValueError for a loss or a number that cannot be.
+    Raises: ValueError for numbers that cannot be.
     """
 
     automatic_optimization = False
@@ -78,11 +81,12 @@ class Adversarial(PaperModule):
     def __init__(
         self,
         *,
-        loss: str = "hinge",
+        loss: LossName = "hinge",
         lr: float = 2e-4,
         beta1: float = 0.5,
         beta2: float = 0.999,
         critic_lr: float | None = None,
+        decay_from: float = 1.0,
         n_dis: int = 1,
         penalty: float = 0.0,
         ema_decay: float = 0.0,
@@ -90,24 +94,22 @@ class Adversarial(PaperModule):
         image_size: int = 32,
         grid_steps: Sequence[int] = (),
         eval_steps: Sequence[int] = (),
-        features: str = "classifier",
+        features: Literal["classifier", "inception"] = "classifier",
         num_fake: int = 2000,
         num_real: int = 5000,
         score_splits: int = 1,
     ) -> None:
         super().__init__()
-        if loss not in LOSSES:
-            raise ValueError(f"loss: got {loss!r}, expected one of {', '.join(LOSSES)}")
-        if features not in ("classifier", "inception"):
-            raise ValueError(f"features: got {features!r}, expected classifier or inception")
         if n_dis < 1 or not 0 <= ema_decay < 1 or penalty < 0:
             raise ValueError(
                 f"got n_dis {n_dis}, ema_decay {ema_decay}, penalty {penalty}; expected n_dis of 1 "
                 "or more, ema_decay from 0 to below 1, and a penalty of 0 or more"
             )
+        if not 0 <= decay_from <= 1:
+            raise ValueError(f"decay_from: got {decay_from}, expected a share from 0 to 1 (never)")
         self.loss, self.loss_unit = LOSSES[loss], "nats" if loss == "non_saturating" else "score"
         self.generator_lr, self.critic_lr = lr, lr if critic_lr is None else critic_lr
-        self.betas = (beta1, beta2)
+        self.betas, self.decay_from = (beta1, beta2), decay_from
         self.n_dis, self.penalty, self.ema_decay = n_dis, penalty, ema_decay
         self.noise_size, self.image_size = noise_size, image_size
         self.grid_steps, self.eval_steps = frozenset(grid_steps), frozenset(eval_steps)
@@ -130,18 +132,22 @@ class Adversarial(PaperModule):
             return torch.randn(num, self.noise_size, generator=generator).to(self.device)
         return torch.randn(num, self.noise_size, device=self.device)
 
+    def fixed_noise(self, num: int, seed: int = EVALUATION_SEED) -> Tensor:
+        """The same for all arms, seeds and steps; `GRID_SEED` is that of the grids."""
+        return self.noise(num, torch.Generator().manual_seed(seed))
+
     def generate(self, noise_NZ: Tensor, batch: Any) -> Tensor:
         """Fakes of a batch in training; a conditional generator reads its condition there."""
         return self.generator(noise_NZ)
 
     def score(self, images_NCHW: Tensor, batch: Any) -> Tensor:
-        """The critic's scores (N,) of images that belong to a batch."""
+        """The critic's scores (N,) of images that belong to a batch, once or several times over."""
         return self.critic(images_NCHW).flatten()
 
     def scores(self, real_NCHW: Tensor, fake_NCHW: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         """Scores of real images and fakes in a critic step: one forward for both."""
-        both = self.critic(torch.cat([real_NCHW, fake_NCHW])).flatten()
-        return both[: len(real_NCHW)], both[len(real_NCHW) :]
+        both_N = self.score(torch.cat([real_NCHW, fake_NCHW]), batch)
+        return both_N[: len(real_NCHW)], both_N[len(real_NCHW) :]
 
     def critic_loss(self, real_NCHW: Tensor, fake_NCHW: Tensor, batch: Any) -> Tensor:
         """The critic's loss, the gradient penalty included."""
@@ -160,14 +166,22 @@ class Adversarial(PaperModule):
 
     def rate(self, step: int) -> float:
         """The factor of both learning rates in the generator step `step` (from 0)."""
-        return 1.0
+        if self.decay_from == 1:
+            return 1.0
+        trainer = self.run.settings.trainer
+        assert trainer is not None
+        if trainer.max_steps:
+            progress = step / trainer.max_steps
+        else:
+            assert trainer.max_epochs
+            progress = self.current_epoch / trainer.max_epochs
+        return min(1.0, (1 - progress) / (1 - self.decay_from))
 
     @torch.no_grad()
     def grid(self) -> Tensor:
         """Fakes (N, C, H, W) of a fixed noise: the same for all arms, seeds and steps."""
-        fixed = torch.Generator().manual_seed(FIXED_SEED)
         with self.sampler() as sample:
-            return sample(self.noise(GRID[0] * GRID[1], fixed))
+            return sample(self.fixed_noise(GRID[0] * GRID[1], GRID_SEED))
 
     def real_grid(self) -> Tensor:
         """As many real images, to be shown beside."""
@@ -177,12 +191,9 @@ class Adversarial(PaperModule):
     @torch.no_grad()
     def evaluate(self) -> None:
         """Records what `ImageQuality` says of `num_fake` fakes of a fixed noise."""
-        # A network draws weights when it is made; the training has to go on as if it did not.
-        with torch.random.fork_rng(devices=[]):
-            quality = self._quality = self._quality or self._make_quality()
-        fixed = torch.Generator().manual_seed(FIXED_SEED - 1)
+        quality = self._quality = self._quality or self._make_quality()
         with self.sampler() as sample:
-            fakes = torch.cat([sample(n) for n in self.noise(self.num_fake, fixed).split(250)])
+            fakes = torch.cat([sample(n) for n in self.fixed_noise(self.num_fake).split(250)])
         for measured in quality.measure(fakes):
             self.record(*measured, split="test")
         self.record("feature_network_sha256_start", self._digest, "first 48 bits", split="test")
@@ -289,7 +300,9 @@ class Adversarial(PaperModule):
         if step in self.grid_steps:
             self._save_picture(f"samples-{step:06d}", self.grid())
         if step in self.eval_steps:
-            self.evaluate()
+            # A network draws weights when it is made; the training has to go on as if it did not.
+            with torch.random.fork_rng(devices=[]):
+                self.evaluate()
 
     def _save_picture(self, name: str, images_NCHW: Tensor) -> None:
         if not images_NCHW.isfinite().all():
@@ -315,8 +328,7 @@ class Adversarial(PaperModule):
             file = self.run.artifact("features")
             network = ImageClassifier.load(file).to(self.device)
             digest = sha256_of(file)
-        # A float holds integers of 48 bits exactly.
-        self._digest = float(int(digest[:12], 16))
+        self._digest = first_48_bits(digest)
         real_NCHW = torch.cat([self.real(batch) for batch in image_loader(self.run, train=False)])
         return ImageQuality(network, real_NCHW[: self.num_real], splits=self.score_splits)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
@@ -42,6 +43,21 @@ def check_arguments(entry: Callable[..., Any], settings: RunSettings) -> None:
             _check(given[name], annotation, f"{where}.{name}")
         elif parameter.default is parameter.empty:
             raise RecordError(f"{where}: got no {name}, expected one: {settings.entry} needs it")
+
+
+@contextmanager
+def named_in_errors(settings: RunSettings) -> Iterator[None]:
+    """The run before the message of a ValueError by which the paper's code refuses its settings.
+
+    Raises:
+        RecordError: in place of any ValueError.
+    """
+    try:
+        yield
+    except RecordError:
+        raise
+    except ValueError as error:
+        raise RecordError(f"{settings.key}: {settings.entry}: {error}") from error
 
 
 def _check(value: Any, annotation: Any, where: str) -> None:

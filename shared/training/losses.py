@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import relu, softplus
+
+LossName = Literal["hinge", "non_saturating", "wasserstein"]
 
 
 class AdversarialLoss(NamedTuple):
@@ -37,7 +39,7 @@ def _non_saturating(fake_N: Tensor) -> Tensor:
     return softplus(-fake_N).mean()
 
 
-LOSSES = {
+LOSSES: dict[LossName, AdversarialLoss] = {
     # Lim, Ye (2017), arXiv 1705.02894; Miyato et al. (2018), arXiv 1802.05957, equations 16 and 17.
     "hinge": AdversarialLoss(_hinge, _minus_mean),
     # Goodfellow et al. (2014), arXiv 1406.2661, with the alternate cost -log D(G(z)).

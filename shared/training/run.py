@@ -29,7 +29,7 @@ from shared.records.catalog import paper_file
 from shared.records.experiment import SCALES, RunKey, RunSettings, read_experiments, resolve
 from shared.records.metrics import Row, table, write_metrics
 from shared.records.run import Outcome
-from shared.training.arguments import check_arguments
+from shared.training.arguments import check_arguments, named_in_errors
 from shared.training.console import Console, console, duration
 from shared.training.entry import load_entry, swap_norms
 from shared.training.inputs import input_digests
@@ -110,12 +110,8 @@ def _train_or_measure(run: Run, checkpoint: Path, out: Console) -> Computed:
 def _call(entry: Callable[..., Any], settings: RunSettings, *arguments: Any) -> Any:
     """Calls the paper's code with the settings as keyword arguments."""
     check_arguments(entry, settings)
-    try:
+    with named_in_errors(settings):
         return entry(*arguments, **settings.settings)
-    except RecordError:
-        raise
-    except ValueError as error:
-        raise RecordError(f"{settings.key}: {settings.entry}: {error}") from error
 
 
 def _outcome(run: Run, outcome: Outcome) -> Outcome:

@@ -10,6 +10,7 @@ import pytest
 
 from shared.claims.intervals import clopper_pearson
 from shared.claims.looks import alpha_of_look
+from shared.records.base import RecordError
 from shared.records.catalog import paper_names
 from shared.records.experiment import SCALES, RunKey, resolve
 from shared.records.paper import read_paper
@@ -41,6 +42,29 @@ JUDGED = [
 def test_the_code_takes_the_settings_of_every_run(key):
     settings = resolve(PAPERS[key.paper].experiments, key)
     check_arguments(load_entry(settings), settings)
+
+
+FREE_WORDS = {
+    "source": "names a run under `needs`",
+    "kind": "names a corruption",
+    "network": "names a network of timm",
+}
+
+
+@pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)
+def test_a_word_that_the_code_does_not_know_is_refused_before_the_run(paper, name):
+    for key in (key for key in RUNS if (key.paper, key.experiment) == (paper, name)):
+        settings = resolve(PAPERS[paper].experiments, key)
+        for word in (w for w, value in settings.settings.items() if isinstance(value, str)):
+            changed = {**settings.settings, word: "no such word"}
+            try:
+                check_arguments(
+                    load_entry(settings), settings.model_copy(update={"settings": changed})
+                )
+            except RecordError as error:
+                assert f"{word}: got 'no such word', expected '" in str(error)
+            else:
+                assert word in FREE_WORDS, f"{key}: {word} takes any word"
 
 
 @pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)

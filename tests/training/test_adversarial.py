@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -13,9 +14,9 @@ from safetensors.numpy import load_file
 
 from shared.records.base import read_record
 from shared.records.experiment import RunKey
-from shared.records.metrics import read_metrics
+from shared.records.metrics import read_metrics, start_of_digest
 from shared.records.run import Provenance
-from shared.training.adversarial import Adversarial, frozen
+from shared.training.adversarial import GRID_SEED, Adversarial, frozen
 from shared.training.callbacks import Resume
 from shared.training.images import padded, tiled
 from shared.training.losses import LOSSES, gradient_penalty
@@ -57,7 +58,7 @@ def test_every_number_says_what_it_depends_on():
     assert units["recall"] == "share (classifier, 32 fake : 32 real)"
     assert units["classifier_score"] == "score (classifier, 32 fake)"
     digest = read_record(directory / "provenance.json", Provenance).needs_sha256["features"]
-    assert f"{int(column(directory, 'feature_network_sha256_start')[8]):012x}" == digest[:12]
+    assert start_of_digest(column(directory, "feature_network_sha256_start")[8]) == digest[:12]
 
 
 def test_pictures_show_the_same_noise_in_every_arm_and_seed():
@@ -177,6 +178,9 @@ def test_showing_leaves_the_generator_as_it_was_whatever_happens():
     [
         ("trainer.precision=bf16-mixed", "got bf16-mixed, expected 32-true"),
         ("settings.n_dis=0", "gan/hinge/seed-0: module:Gan: got n_dis 0"),
+        ("settings.decay_from=-1", "decay_from: got -1, expected a share from 0 to 1"),
+        ("settings.loss=best", "loss: got 'best', expected 'hinge', 'non_saturating' or 'wass"),
+        ("settings.features=vgg", "features: got 'vgg', expected 'classifier' or 'inception'"),
     ],
 )
 def test_what_cannot_be_trained_is_one_message(setting, said, capfd):
@@ -204,12 +208,38 @@ def test_the_gradient_penalty_is_over_all_dimensions_of_a_sample():
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
-    [({"loss": "best"}, "hinge"), ({"features": "vgg"}, "inception"), ({"n_dis": 0}, "n_dis 0")],
+    ("decay_from", "rates"),
+    [(1.0, [1, 1, 1, 1]), (0.0, [1, 0.5, 0.25, 0]), (0.5, [1, 1, 0.5, 0])],
 )
-def test_bad_settings_are_refused(setting, said):
-    with pytest.raises(ValueError, match=said):
-        Adversarial(**setting)
+@pytest.mark.parametrize("in_epochs", [False, True])
+def test_rates_fall_to_zero_from_a_share_of_the_training_on(
+    monkeypatch, decay_from, rates, in_epochs
+):
+    module = Adversarial(decay_from=decay_from)
+    budget = {"max_steps": None if in_epochs else 8, "max_epochs": 8 if in_epochs else None}
+    module.run = SimpleNamespace(settings=SimpleNamespace(trainer=SimpleNamespace(**budget)))
+    found = []
+    for done in (0, 4, 6, 8):
+        monkeypatch.setattr(Adversarial, "current_epoch", done)
+        found.append(module.rate(100 if in_epochs else done))
+    assert found == rates
+
+
+def test_a_paper_says_once_how_its_critic_is_called():
+    class Squared(FakeNoise):
+        def score(self, images, batch):
+            return images.flatten(1).square().sum(1)
+
+    real, fake = torch.ones(2, 1, 1, 1), torch.full((3, 1, 1, 1), 2.0)
+    real_N, fake_N = Squared(0).scores(real, fake, None)
+    assert (real_N.tolist(), fake_N.tolist()) == ([1.0] * 2, [4.0] * 3)
+
+
+def test_grids_and_evaluations_have_noises_of_their_own():
+    module = FakeNoise(0)
+    grid, evaluation = module.fixed_noise(3, GRID_SEED), module.fixed_noise(3)
+    assert torch.equal(module.fixed_noise(3), evaluation)
+    assert not torch.equal(grid, evaluation)
 
 
 def test_pictures_are_padded_and_tiled():

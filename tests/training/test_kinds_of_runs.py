@@ -221,6 +221,10 @@ def test_a_number_that_is_not_finite_is_a_divergence(repository):
     ("arguments", "said"),
     [
         (("fake_measurement", "identity", "misspelt"), "settings.sise: got a setting that"),
+        (
+            ("fake_measurement", "identity", "ok", "--set", "settings.size=0"),
+            "identity/ok/seed-0: measurements:identity: size: got 0, expected 1 or more",
+        ),
         (("fake_measurement", "identity", "nobody"), "expected one of ok, broken, misspelt"),
         (("fake_measurement", "nothing", "ok"), "expected one of identity"),
         (("no_paper", "identity", "ok"), "expected one of fake_adaptation"),
@@ -289,6 +293,6 @@ def test_a_measurement_of_numbers_that_are_not_finite_has_diverged():
         raise FloatingPointError("a loss of nan")
 
     recorder = Recorder()
-    outcome = measure(SimpleNamespace(recorder=recorder), rows()).outcome
+    outcome = measure(SimpleNamespace(recorder=recorder, settings=None), rows()).outcome
     assert (outcome.status, outcome.detail) == ("diverged", "a loss of nan")
     assert [row.metric for row in recorder.rows()] == ["first"]

@@ -188,8 +188,3 @@ def test_psi_is_learnt_from_the_second_task_on(folder):
 def test_settings_that_do_not_fit_are_one_clear_error(changed, said):
     with pytest.raises(ValueError, match=said):
         SplitStream(**{**SETTINGS, **changed})
-
-
-def test_a_learner_that_is_unknown_is_not_der():
-    with pytest.raises(KeyError, match="der"):
-        SplitStream(**{**SETTINGS, "learner": "der"})

@@ -26,11 +26,6 @@ def values(rows):
     return {(row.metric, row.step) if row.step else row.metric: row.value for row in rows}
 
 
-def test_weights_that_there_are_not_are_refused():
-    with pytest.raises(ValueError, match="random or trained"):
-        list(jumps(FakeRun(), "learnt", width=2, steps=0, num_images=4, eps=(1.0,)))
-
-
 @pytest.mark.parametrize("weights", ["random", "trained"])
 def test_the_identities_hold_for_piecewise_linear_critics_only(weights):
     rows = values(identities(FakeRun(), weights, width=2, steps=2, num_images=12))

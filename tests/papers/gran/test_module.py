@@ -158,22 +158,12 @@ def test_the_distance_at_equal_steps_is_recorded_once_more():
     assert len(module.run.recorder.rows()) == 1
 
 
-def test_rates_fall_to_zero_only_with_decay():
-    for decay, expected in [(False, 1.0), (True, 0.25)]:
-        module = gan(decay=decay)
-        module.run = SimpleNamespace(settings=SimpleNamespace(trainer=SimpleNamespace(max_steps=8)))
-        assert module.rate(6) == expected
-
-
 @pytest.mark.parametrize(
     "bad",
     [
-        {"method": "best"},
         {"eps": -1.0},
         {"lipschitz": 0.0},
         {"method": "gp", "lipschitz": 2},
-        {"activation": "swish"},
-        {"network": "mlp"},
         {"network": "resnet", "activation": "tanh"},
     ],
 )

@@ -21,7 +21,6 @@ from papers.nf_resnet.method import (
     StochasticDepth,
     convolution,
     planned_variances,
-    scheme,
     signal,
 )
 from shared.norms import activation_gain, clip_adaptively_, scaled_standardise_weight
@@ -181,8 +180,3 @@ def test_stochastic_depth_drops_whole_examples_and_does_not_scale_the_others():
     assert drop.eval()(x) is x
     with pytest.raises(ValueError, match="got a rate of 1"):
         StochasticDepth(1)
-
-
-def test_an_unknown_method_is_an_error():
-    with pytest.raises(ValueError, match="got 'layernorm', expected one of batchnorm"):
-        scheme("layernorm")

@@ -1,19 +1,14 @@
-"""The networks have the shapes of Tables 3 and 4."""
+"""The CNN has the shapes of Table 3, the ResNet the methods that the paper gives it."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
-from papers.sngan.model import (
-    CNNCritic,
-    CNNGenerator,
-    DownBlock,
-    ResNetCritic,
-    ResNetGenerator,
-    UpBlock,
-)
+from papers.sngan.method import layers
+from papers.sngan.model import CNNCritic, CNNGenerator, resnet_critic
 
 
 def test_the_cnn_is_that_of_table_3():
@@ -35,27 +30,13 @@ def test_the_cnn_is_that_of_table_3():
     assert images.abs().max() <= 1
 
 
-def test_the_resnet_is_that_of_table_4_and_sums_over_positions():
-    generator, critic = ResNetGenerator(8, 3), ResNetCritic("none", 4, 3)
-    assert generator(torch.randn(2, 128)).shape == (2, 3, 32, 32)
-    assert sum(isinstance(m, UpBlock) for m in generator.modules()) == 3
-    downs = [m.down for m in critic.modules() if isinstance(m, DownBlock)]
-    assert downs == [True, True, False, False]
-    x = torch.randn(2, 3, 32, 32)
-    maps = critic.blocks(x)
-    assert maps.shape == (2, 4, 8, 8)
-    by_sum = critic.dense(maps.clamp_min(0).flatten(2).sum(2))
-    torch.testing.assert_close(critic(x), by_sum)
-
-
-def test_a_block_of_the_critic_halves_after_the_sum_as_it_would_before():
-    block = DownBlock(3, 3, down=True)
-    x = torch.randn(2, 3, 8, 8)
-    out = block.conv2(block.conv1(x.clamp_min(0)).clamp_min(0))
-    pooled = nn.functional.avg_pool2d(out, 2) + block.shortcut(nn.functional.avg_pool2d(x, 2))
-    torch.testing.assert_close(block(x), pooled, rtol=1e-4, atol=1e-5)
+def test_the_critic_of_the_resnet_is_normalised_by_its_method():
+    plain, divided = resnet_critic("none", 4, 3), resnet_critic("sn", 4, 3)
+    assert not any(parametrize.is_parametrized(layer) for layer in layers(plain))
+    assert all(parametrize.is_parametrized(layer) for layer in layers(divided))
+    assert len(layers(divided)) == 4 * 2 + 2 + 1  # two shortcuts and the dense layer
 
 
 def test_methods_that_the_paper_has_no_resnet_for_are_refused():
     with pytest.raises(ValueError, match="'wn'"):
-        ResNetCritic("wn", 4, 3)
+        resnet_critic("wn", 4, 3)

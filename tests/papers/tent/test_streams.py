@@ -168,8 +168,6 @@ def test_methods_adapt_what_their_names_say(make_run):
         if name.startswith("all_parameters"):
             expected = {key for key, _ in source.net.named_parameters()}
         assert moved == expected, name
-    with pytest.raises(ValueError, match="method: got 'none', expected one of source, bn"):
-        build("none", source, 0.01)
 
 
 def test_shifts_record_changes_and_the_shares_in_which_they_fall(make_run):
