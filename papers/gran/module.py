@@ -87,7 +87,7 @@ class GranGAN(Adversarial):
         else:
             raise ValueError(f"activation: got {activation!r} for the ResNet, expected none")
         if method == "sn":
-            SpectralNorm(self.critic)
+            SpectralNorm(self.critic, warm_up=0)
 
     def score(self, images_NCHW: Tensor, batch: Any) -> Tensor:
         constants = {"eps": self.eps, "lipschitz": self.lipschitz}

@@ -51,7 +51,7 @@ def identities(run: Run, layer: LayerName, iterations: int) -> Iterator[Row]:
     plain: Any = make().double()  # a layer with a weight and a bias
     x = torch.randn(shape, dtype=torch.float64)
     net = copy.deepcopy(plain)
-    SpectralNorm(net, iterations)
+    SpectralNorm(net, iterations, warm_up=0)
     net(x)
     net.eval()
     weight: Any = net.parametrizations["weight"]

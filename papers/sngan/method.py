@@ -49,7 +49,7 @@ def norm_of_maps(method: Method) -> Any:
 def normalise_weights(critic: nn.Module, method: Method) -> None:
     """Spectral norm or weight norm on all layers of a critic, in place."""
     if method == "sn":
-        SpectralNorm(critic)
+        SpectralNorm(critic, warm_up=0)
     if method == "wn":
         for layer in layers(critic):
             parametrize.register_parametrization(layer, "weight", UnitRows())

@@ -85,8 +85,8 @@ def _styles(metrics: pl.DataFrame, scale: str) -> Pictures | None:
         arms=arms_present(metrics, "collages", {arm: NAMES[arm] for arm in ("spade", "concat")}),
         seeds=SEEDS,
         title="One layout, several styles",
-        caption="A row is a layout and what is drawn of it with five noises: the noise sets the "
-        "style, the map the layout.",
+        caption="A row is a layout and what is drawn of it with five noises. The map sets the "
+        "layout; how much the style differs is what the noise has come to mean in so few steps.",
         prefix="styles",
         real="",
     )

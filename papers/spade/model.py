@@ -21,7 +21,7 @@ LEAK = 0.2
 
 def spectral(conv: nn.Conv2d) -> nn.Conv2d:
     """The convolution with spectral norm. SPADE's own convolutions and the last ones have none."""
-    SpectralNorm(conv)
+    SpectralNorm(conv, warm_up=0)
     return conv
 
 

@@ -25,7 +25,7 @@ def frechet_distance(x_NF: Tensor, y_MF: Tensor) -> float:
 
     Returns: the distance, in squared units of the features. It falls with the number of samples;
         numbers with other counts or another network cannot be compared.
-    Raises: ValueError for other shapes.
+    Raises: ValueError for other shapes; FloatingPointError for features that are not finite.
     Source: Heusel, Ramsauer, Unterthiner, Nessler, Hochreiter (2017), arXiv 1706.08500, equation 6.
     Deviates from the source in how the trace is computed, not in its value.
 
@@ -57,7 +57,7 @@ def kernel_distance(x_NF: Tensor, y_MF: Tensor, block: int = 1024) -> float:
 
     Returns: the distance; its expectation does not depend on the number of samples, and it can be
         negative.
-    Raises: ValueError for other shapes.
+    Raises: ValueError for other shapes; FloatingPointError for features that are not finite.
     Source: Binkowski, Sutherland, Arbel, Gretton (2018), arXiv 1801.01401, section 4.
     Deviates from the source, which averages over subsets of 1,000: here all pairs count once.
 
@@ -95,3 +95,10 @@ def _check(x_NF: Tensor, y_MF: Tensor) -> None:
         )
     if min(len(x_NF), len(y_MF)) < 2:
         raise ValueError(f"got {len(x_NF)} and {len(y_MF)} samples, expected 2 or more of each")
+    for name, t in (("first", x_NF), ("second", y_MF)):
+        if not t.isfinite().all():
+            bad = int((~t.isfinite()).any(1).sum())
+            raise FloatingPointError(
+                f"got {bad} samples of the {name} set with features that are not finite: the "
+                "generator diverged, or the images are not in the network's range"
+            )

@@ -12,6 +12,11 @@ def _value_and_norm(
     critic: Callable[[Tensor], Tensor], x: Tensor, create_graph: bool
 ) -> tuple[Tensor, Tensor]:
     """f(x) and |grad_x f(x)| of each sample, over all dimensions; 0 has gradient 0."""
+    if not torch.is_grad_enabled():
+        raise RuntimeError(
+            "got a call under torch.no_grad, expected gradients to be recorded: the value itself "
+            "holds one. Leave no_grad and detach the result"
+        )
     x = x if x.requires_grad else x.detach().requires_grad_()
     value = critic(x)
     if value.numel() != x.shape[0]:
@@ -43,13 +48,16 @@ def gran(
         lipschitz: K.
         create_graph: Whether the result's gradient includes the norm's own (critic steps).
 
-    Raises: ValueError for a critic of more than one output.
+    Raises: ValueError for a critic of more than one output, or a negative eps; RuntimeError under
+        torch.no_grad.
     Source: Bhaskara, Aumentado-Armstrong, Jepson, Levinshtein (2022), arXiv 2111.03162.
 
     Example:
         >>> gran(lambda x: 3 * x.sum(1), torch.ones(1, 1), eps=0.0).item()
         1.0
     """
+    if not eps >= 0:
+        raise ValueError(f"gran: got eps {eps}, expected a number of at least 0")
     value, length = _value_and_norm(critic, x, create_graph)
     return lipschitz * value * length / (length.square() + eps)
 
@@ -64,7 +72,7 @@ def gradient_norm(
         x: (N, ...).
         create_graph: Whether the result's gradient includes the norm's own (critic steps).
 
-    Raises: ValueError for a critic of more than one output.
+    Raises: ValueError for a critic of more than one output; RuntimeError under torch.no_grad.
     Source: Wu, Shuai, Tam, Chiu (2021), arXiv 2109.02235.
 
     Example:

@@ -130,7 +130,8 @@ class SPADE(nn.Module):
         hidden: Channels of the shared convolution.
         kernel_size: Of the three convolutions; odd.
 
-    Shape: x (N, C, H, W), label_map (N, K, H', W').
+    Shape: x (N, C, H, W), label_map (N, K, H', W'), one channel for each label.
+    Raises: ValueError for an even kernel size, or a map of another shape.
     Source: Park, Liu, Wang, Zhu (2019), arXiv 1903.07291, section 3.
     """
 
@@ -143,6 +144,12 @@ class SPADE(nn.Module):
         kernel_size: int = 3,
     ) -> None:
         super().__init__()
+        if kernel_size % 2 == 0:
+            raise ValueError(
+                f"SPADE: got kernel_size {kernel_size}, expected an odd number, which keeps the "
+                "size of the map"
+            )
+        self.num_labels = num_labels
         self.base = _without_affine(base)
         pad = kernel_size // 2
         self.shared = nn.Conv2d(num_labels, hidden, kernel_size, padding=pad)
@@ -150,6 +157,12 @@ class SPADE(nn.Module):
         self.beta = nn.Conv2d(hidden, num_features, kernel_size, padding=pad)
 
     def forward(self, x: Tensor, label_map: Tensor) -> Tensor:
+        if label_map.shape[:2] != (x.shape[0], self.num_labels) or label_map.dim() != 4:
+            raise ValueError(
+                f"SPADE: got a label map of shape {tuple(label_map.shape)} for x of "
+                f"{tuple(x.shape)}, expected ({x.shape[0]}, {self.num_labels}, H, W) with one "
+                "channel for each label: make an index map one-hot"
+            )
         resized = nn.functional.interpolate(label_map, size=x.shape[2:], mode="nearest")
         features = self.shared(resized).relu()
         return _normalise(self.base, x, 1 + self.gamma(features), self.beta(features))

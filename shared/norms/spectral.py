@@ -52,8 +52,11 @@ class SpectralNorm:
     Args:
         net: The layers with a weight of 2 or more dimensions in it are normalised, in place.
         iterations: Steps of the power iteration before each forward in training.
+        eps: Least length that a vector is divided by.
+        warm_up: Steps at once, so that an evaluation before the first training forward divides by
+            nearly the largest singular value, too. The paper's algorithm has none.
 
-    Raises: ValueError where there is no such layer.
+    Raises: ValueError where there is no such layer, or for other numbers of steps.
     Source: Miyato, Kataoka, Koyama, Yoshida (2018), arXiv 1802.05957, algorithm 1. The norm is
         that of the reshaped weight, as there, not of the convolution as an operator.
 
@@ -65,9 +68,14 @@ class SpectralNorm:
         1.0
     """
 
-    def __init__(self, net: nn.Module, iterations: int = 1, eps: float = 1e-12) -> None:
-        if iterations < 1:
-            raise ValueError(f"SpectralNorm: got {iterations} iterations, expected 1 or more")
+    def __init__(
+        self, net: nn.Module, iterations: int = 1, eps: float = 1e-12, warm_up: int = 15
+    ) -> None:
+        if iterations < 1 or warm_up < 0:
+            raise ValueError(
+                f"SpectralNorm: got {iterations} iterations and {warm_up} steps of warm-up, "
+                "expected 1 or more, and 0 or more"
+            )
         self.iterations = iterations
         self.eps = eps
         layers = [m for m in net.modules() if _has_matrix(m)]
@@ -78,6 +86,8 @@ class SpectralNorm:
             assert isinstance(weight, Tensor)
             parametrisation = _Divided(weight, isinstance(layer, TRANSPOSED))
             parametrize.register_parametrization(layer, "weight", parametrisation)
+        for _ in range(warm_up):
+            self.iterate(net)
         net.register_forward_pre_hook(self._before_forward)
 
     def _before_forward(self, net: nn.Module, inputs: Any) -> None:

@@ -121,6 +121,8 @@ def test_precision_and_recall_tell_missing_modes_from_bad_samples():
 def test_wrong_shapes_are_refused(measure):
     with pytest.raises(ValueError, match="one network"):
         measure(torch.zeros(4, 3), torch.zeros(4, 2))
+    with pytest.raises(FloatingPointError, match="got 1 samples of the second set"):
+        frechet_distance(torch.zeros(3, 2), torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]))
     with pytest.raises(ValueError, match="2 or more"):
         measure(torch.zeros(4, 3), torch.zeros(1, 3))
     with pytest.raises(ValueError, match="neighbour exists"):

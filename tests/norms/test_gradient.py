@@ -76,3 +76,10 @@ def test_a_generator_step_needs_no_double_backward() -> None:
 def test_more_than_one_output_is_refused() -> None:
     with pytest.raises(ValueError, match="one score at a time"):
         gran(nn.Linear(3, 2), torch.randn(4, 3), eps=0.1)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"got eps -0\.1"):
+        gran(relu_critic(), torch.randn(2, 6, dtype=torch.float64), eps=-0.1)
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"got a call under torch\.no_grad"):
+        gradient_norm(relu_critic(), torch.randn(2, 6, dtype=torch.float64))

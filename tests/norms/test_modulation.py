@@ -68,3 +68,13 @@ def test_a_base_with_its_own_weight_is_refused() -> None:
         SPADE(BatchNorm2d(4), 4, 3)
     with pytest.raises(ValueError, match="norm of this package"):
         ConditionalNorm(nn.BatchNorm2d(4, affine=False), 2, 4)
+
+
+def test_a_map_that_does_not_fit_is_refused() -> None:
+    layer = SPADE(BatchNorm2d(4, affine=False), 4, 3)
+    x = torch.randn(2, 4, 8, 8)
+    for label_map in (torch.zeros(2, 8, 8), torch.zeros(2, 1, 8, 8), torch.zeros(1, 3, 8, 8)):
+        with pytest.raises(ValueError, match=r"expected \(2, 3, H, W\).*one-hot"):
+            layer(x, label_map)
+    with pytest.raises(ValueError, match="got kernel_size 4, expected an odd"):
+        SPADE(BatchNorm2d(4, affine=False), 4, 3, kernel_size=4)

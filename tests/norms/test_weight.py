@@ -153,6 +153,14 @@ def test_evaluation_does_not_iterate_and_the_state_is_kept() -> None:
         SpectralNorm(nn.ReLU())
 
 
+def test_an_evaluation_before_any_training_divides_by_the_largest_singular_value() -> None:
+    net = nn.Linear(30, 20)
+    raw = net.weight.detach().clone()
+    SpectralNorm(net)
+    found = torch.linalg.matrix_norm(raw, 2) / torch.linalg.matrix_norm(net.eval().weight, 2)
+    assert torch.allclose(found, torch.linalg.matrix_norm(raw, 2), rtol=0.05)
+
+
 def test_two_forwards_before_a_backward() -> None:
     """The second forward iterates: the first's vectors must not be overwritten under it."""
     net = nn.Linear(5, 1)
