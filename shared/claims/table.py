@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,8 +38,15 @@ class Runs:
     units: Mapping[tuple[str, str, str], Set[str]]
     overridden: Set[RunId]
 
-    def check(self, experiment: str, metric: str, split: str, unit: str) -> None:
-        """Raises `RecordError` if no run of the experiment has the metric, or in another unit."""
+    def check(
+        self, experiment: str, metric: str, split: str, unit: str, *, any_counts: bool = False
+    ) -> None:
+        """Raises `RecordError` if no run of the experiment has the metric, or in another unit.
+
+        Args:
+            any_counts: whether units that differ in their numbers alone, as those with a count of
+                samples in them, are taken as one.
+        """
         units = self.units.get((experiment, metric, split))
         if units is None:
             known = sorted(
@@ -50,7 +58,10 @@ class Runs:
                 f"got metric {metric!r} with split {split!r}, expected one that the runs of "
                 f"{experiment!r} record: {'; '.join(known)}. Correct `metric` or `split`."
             )
-        if units != {unit}:
+        wanted, found = {unit}, units
+        if any_counts:
+            wanted, found = ({re.sub(r"\d+", "#", u) for u in some} for some in (wanted, units))
+        if found != wanted:
             raise RecordError(
                 f"got unit {unit!r} for {metric!r}, expected the unit that the runs of "
                 f"{experiment!r} record: {', '.join(sorted(units))}"

@@ -306,6 +306,14 @@ def test_smoke_warns_of_a_metric_that_no_run_records():
     assert verdict_of(make_claim("gap"), metrics, scale="smoke").warnings == ()
 
 
+def test_smoke_runs_may_count_fewer_samples_in_a_unit():
+    metrics = make_table({"a": [1.0], "b": [2.0]})
+    metrics = metrics.with_columns(unit=pl.lit("percent (64 fakes)"))
+    for unit, warned in (("percent (500 fakes)", False), ("percent (500 images)", True)):
+        verdict = verdict_of(make_claim("gap", unit=unit), metrics, scale="smoke")
+        assert bool(verdict.warnings) == warned
+
+
 def test_claims_of_a_paper_keep_their_order_and_do_not_touch_each_other():
     claims = [make_claim(kind, id=f"c-{kind}") for kind in KINDS]
     numbers = good("ordering")
