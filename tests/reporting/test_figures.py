@@ -10,7 +10,7 @@ import vl_convert
 
 from shared.records.metrics import SCHEMA, Row, table
 from shared.reporting import vega
-from shared.reporting.figures import Figure, dots_by_arm, seed_band, sweep
+from shared.reporting.figures import Figure, dots_by_arm, figure, seed_band, sweep
 from shared.reporting.series import MAX_STEPS, SHAPES, read_series
 
 METHODS = ("BatchNorm", "Fixup", "He")
@@ -37,13 +37,15 @@ def metrics():
     )
 
 
+OF_SWEEP = {"points": {"bn": ("BatchNorm", 10), "he": ("He", 100)}, "x_title": "depth"}
+
+
 def draw(function, metrics, **changes):
     arguments = {
         "experiment": "depth",
         "metric": "test_error_percent",
         "methods": METHODS,
-        **({"points": {"bn": ("BatchNorm", 10), "he": ("He", 100)}, "x_title": "depth"}
-           if function is sweep else {"arms": ARMS}),
+        **(OF_SWEEP if function is sweep else {"arms": ARMS}),
         **changes,
     }  # fmt: skip
     return function(metrics, **arguments)
@@ -133,6 +135,18 @@ def test_the_band_goes_from_the_lowest_to_the_highest_seed(metrics):
 def test_a_sweep_says_how_many_runs_diverged(metrics):
     (cross,) = {row["label"] for row in crosses(draw(sweep, metrics))}
     assert cross == "1/2"
+
+
+@ALL
+def test_a_figure_has_the_arms_that_were_run_and_is_none_without_any(metrics, function):
+    own = {"arms": ARMS | {"not_run": "Fixup"}}
+    if function is sweep:
+        own = OF_SWEEP | {"points": OF_SWEEP["points"] | {"not_run": ("Fixup", 1000)}}
+    common = {"experiment": "depth", "metric": "test_error_percent", "methods": METHODS}
+    some = figure("Error", "One dot a seed.", function, metrics, **common, **own)
+    assert vega.spec(some.chart) == vega.spec(draw(function, metrics))
+    assert (some.title, some.caption) == ("Error", "One dot a seed.")
+    assert figure("Error", "", function, metrics.clear(), **common, **own) is None
 
 
 def test_a_long_log_is_thinned_and_says_so():
