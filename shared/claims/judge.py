@@ -232,9 +232,7 @@ def _wiring(claim: Claim, runs: Runs) -> tuple[str, ...]:
         return ()
     assert claim.experiment is not None
     try:
-        runs.check(
-            claim.experiment, claim.metric, claim.split, claim.unit, any_counts=True
-        )
+        runs.check(claim.experiment, claim.metric, claim.split, claim.unit, any_counts=True)
     except RecordError as error:
         return (f"at another scale this will be an error: {error}",)
     return ()
