@@ -95,7 +95,6 @@ def load(source: Path, sha256: str) -> ctypes.CDLL:
         raise OSError(f"{error}: delete {library}, and it is compiled again") from None
 
 
-@cache
 def obstacle(source: Path, sha256: str, device: str) -> str | None:
     """Why the kernels of `source` cannot run on this type of device; None where they can."""
     if device != "cpu":

@@ -15,7 +15,7 @@ from shared.kernels.registry import Implementation, Operator, register, size_cla
 
 
 def forget() -> None:
-    for cached in (registry._resolve, build.obstacle, build.load):
+    for cached in (registry._resolve, cpp.obstacle, build.load):
         cached.cache_clear()
     forget_ran()
 

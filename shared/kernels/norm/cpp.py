@@ -29,7 +29,7 @@ BLOCK = 2**15  # elements: the least work of a block, which is what threads shar
 MAX_BLOCKS = 16
 
 
-obstacle = partial(build.obstacle, SOURCE, SHA256)
+obstacle = cache(partial(build.obstacle, SOURCE, SHA256))
 
 
 @cache

@@ -94,7 +94,7 @@ template <class A, int N> struct Erf {
             const Vec<float, N> below = polynomial<N>(
                 square, {1, .504858255f, .11535041f, .0152073419f, .00118558283f, 3.74202355e-5f});
             const Vec<float, N> found = size * (above / below), one = Vec<float, N>{} + 1;
-            value = with_sign_of<N>(z, (size >= 4) | (found > 1) ? one : found);
+            value = with_sign_of<N>(z, ((size >= 4) | (found > 1)) ? one : found);
         }
     }
     Vec<A, N> first() const {
