@@ -95,10 +95,15 @@ def _check(x_NF: Tensor, y_MF: Tensor) -> None:
         )
     if min(len(x_NF), len(y_MF)) < 2:
         raise ValueError(f"got {len(x_NF)} and {len(y_MF)} samples, expected 2 or more of each")
-    for name, t in (("first", x_NF), ("second", y_MF)):
-        if not t.isfinite().all():
-            bad = int((~t.isfinite()).any(1).sum())
+    check_finite(x_NF, y_MF)
+
+
+def check_finite(*sets: Tensor) -> None:
+    """Raises FloatingPointError where a set of features has one that is not finite."""
+    for i, features in enumerate(sets, 1):
+        if not features.isfinite().all():
+            bad = int((~features.isfinite()).any(1).sum())
             raise FloatingPointError(
-                f"got {bad} samples of the {name} set with features that are not finite: the "
-                "generator diverged, or the images are not in the network's range"
+                f"got {bad} samples of set {i} with features that are not finite, expected none: "
+                "the images or the network's weights are not finite, e.g. of a diverged generator"
             )

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shared.evaluation.distance import check_finite
+
 
 def classifier_score(logits_NK: Tensor, splits: int = 1) -> float:
     """The inception score of any classifier: exp of the mean of KL(p(y | x) || p(y)).
@@ -53,7 +55,8 @@ def precision_recall(
         block: rows of the distance matrix that are in memory at once.
 
     Returns: (precision, recall), 0 to 1. Both depend on the numbers of samples.
-    Raises: ValueError for too few samples.
+    Raises: ValueError for too few samples or neighbours; FloatingPointError for features that are
+        not finite.
     Source: Kynkäänniemi, Karras, Laine, Lehtinen, Aila (2019), arXiv 1904.06991, equations 1-3.
 
     Example:
@@ -61,11 +64,14 @@ def precision_recall(
         >>> precision_recall(real, torch.tensor([[0.5], [1.5], [90.0], [91.0]]), neighbours=1)
         (0.5, 0.75)
     """
+    if neighbours < 1:
+        raise ValueError(f"got {neighbours} neighbours, expected 1 or more")
     if min(len(real_MF), len(fake_NF)) <= neighbours:
         raise ValueError(
             f"got {len(real_MF)} real and {len(fake_NF)} fake samples, expected more than "
             f"{neighbours} of each, so that a {neighbours}-th neighbour exists"
         )
+    check_finite(real_MF, fake_NF)
     real_MF, fake_NF = real_MF.double(), fake_NF.double()
     precision = _share_inside(fake_NF, real_MF, neighbours, block)
     return precision, _share_inside(real_MF, fake_NF, neighbours, block)

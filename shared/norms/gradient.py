@@ -19,10 +19,10 @@ def _value_and_norm(
         )
     x = x if x.requires_grad else x.detach().requires_grad_()
     value = critic(x)
-    if value.numel() != x.shape[0]:
+    if value.numel() != x.shape[0] or value.shape[:1] != x.shape[:1]:
         raise ValueError(
-            f"got a critic with {value.numel()} outputs for {x.shape[0]} samples, expected one "
-            "for each: normalise one score at a time"
+            f"got a critic with outputs of shape {tuple(value.shape)} for {x.shape[0]} samples, "
+            "expected one for each, samples first: normalise one score at a time"
         )
     (grad,) = torch.autograd.grad(value.sum(), x, create_graph=create_graph, retain_graph=True)
     squares = grad.flatten(1).square().sum(1)
@@ -44,7 +44,7 @@ def gran(
     Args:
         critic: (N, ...) -> one number for each sample; no batch norm, piecewise linear.
         x: (N, ...).
-        eps: Added to the squared norm.
+        eps: Added to the squared norm. Where both are 0, g is 0.
         lipschitz: K.
         create_graph: Whether the result's gradient includes the norm's own (critic steps).
 
@@ -59,7 +59,8 @@ def gran(
     if not eps >= 0:
         raise ValueError(f"gran: got eps {eps}, expected a number of at least 0")
     value, length = _value_and_norm(critic, x, create_graph)
-    return lipschitz * value * length / (length.square() + eps)
+    squares = length.square() + eps
+    return lipschitz * value * length / torch.where(squares > 0, squares, 1.0)
 
 
 def gradient_norm(

@@ -96,7 +96,7 @@ class ConditionalNorm(nn.Module):
         num_features: Channels C.
 
     Shape: x (N, C, ...), label (N,) whole numbers.
-    Raises: ValueError where the label's shape does not fit.
+    Raises: ValueError where the label's shape, type or (on a CPU) range does not fit.
     Source: Dumoulin, Shlens, Kudlur (2017), arXiv 1610.07629; de Vries et al. (2017),
         arXiv 1707.00683.
     """
@@ -112,6 +112,17 @@ class ConditionalNorm(nn.Module):
             raise ValueError(
                 f"ConditionalNorm: got labels of shape {tuple(label.shape)} for x of "
                 f"{tuple(x.shape)}, expected ({x.shape[0]},): one class for each sample"
+            )
+        if label.dtype == torch.bool or label.is_floating_point():
+            raise ValueError(
+                f"ConditionalNorm: got labels of {label.dtype}, expected whole numbers"
+            )
+        outside = (label < 0) | (label >= len(self.weight))
+        # A GPU refuses what lies above by itself; to look would wait for it at every call.
+        if not label.is_cuda and not torch.compiler.is_compiling() and bool(outside.any()):
+            raise ValueError(
+                f"ConditionalNorm: got label {int(label[outside][0])}, expected 0 to "
+                f"{len(self.weight) - 1}: give a class of its own to what has none"
             )
         view = (*x.shape[:2], *[1] * (x.dim() - 2))
         return _normalise(self.base, x, self.weight[label].view(view), self.bias[label].view(view))

@@ -121,10 +121,14 @@ def test_precision_and_recall_tell_missing_modes_from_bad_samples():
 def test_wrong_shapes_are_refused(measure):
     with pytest.raises(ValueError, match="one network"):
         measure(torch.zeros(4, 3), torch.zeros(4, 2))
-    with pytest.raises(FloatingPointError, match="got 1 samples of the second set"):
+    with pytest.raises(FloatingPointError, match="got 1 samples of set 2"):
         frechet_distance(torch.zeros(3, 2), torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]))
     with pytest.raises(ValueError, match="2 or more"):
         measure(torch.zeros(4, 3), torch.zeros(1, 3))
+    with pytest.raises(FloatingPointError, match="got 3 samples of set 1"):
+        precision_recall(torch.full((3, 2), float("nan")), torch.zeros(3, 2), neighbours=1)
+    with pytest.raises(ValueError, match="got 0 neighbours"):
+        precision_recall(torch.zeros(3, 2), torch.zeros(3, 2), neighbours=0)
     with pytest.raises(ValueError, match="neighbour exists"):
         precision_recall(torch.zeros(3, 2), torch.zeros(9, 2))
 

@@ -133,6 +133,11 @@ def test_what_is_written_is_the_record_that_the_page_reads(
     arguments = ["benchmark", "--out", str(out), "--only", "rms", "--repeats", "1"]
     monkeypatch.setattr(sys, "argv", arguments)
     assert main() == 0
+    written = out.read_bytes()
+    monkeypatch.setattr(sys, "argv", [*arguments[:4], "nothing"])
+    with pytest.raises(SystemExit):
+        main()
+    assert out.read_bytes() == written
     found = read_record(out, record.Benchmark)
     assert [line.phase for line in found.lines] == ["forward", "backward", "double_backward"]
     assert all(line.gate == record.PASSED and line.ours > 0 for line in found.lines)

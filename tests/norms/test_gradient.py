@@ -83,3 +83,10 @@ def test_what_cannot_be_is_refused() -> None:
         gran(relu_critic(), torch.randn(2, 6, dtype=torch.float64), eps=-0.1)
     with torch.no_grad(), pytest.raises(RuntimeError, match=r"got a call under torch\.no_grad"):
         gradient_norm(relu_critic(), torch.randn(2, 6, dtype=torch.float64))
+    with pytest.raises(ValueError, match="samples first"):
+        gran(lambda t: t.sum(1).unsqueeze(0), torch.randn(3, 6), eps=0.1)
+
+
+def test_without_eps_a_dead_piece_has_value_0() -> None:
+    x = torch.randn(2, 3)
+    assert torch.equal(gran(lambda t: 0 * t.sum(1) + 1, x, eps=0.0), torch.zeros(2))

@@ -78,3 +78,17 @@ def test_a_map_that_does_not_fit_is_refused() -> None:
             layer(x, label_map)
     with pytest.raises(ValueError, match="got kernel_size 4, expected an odd"):
         SPADE(BatchNorm2d(4, affine=False), 4, 3, kernel_size=4)
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (torch.tensor([0, -1]), "got label -1, expected 0 to 1"),
+        (torch.tensor([0, 2]), "got label 2, expected 0 to 1"),
+        (torch.tensor([True, False]), "expected whole numbers"),
+    ],
+)
+def test_a_label_that_is_no_class_is_refused(label: torch.Tensor, message: str) -> None:
+    layer = ConditionalNorm(BatchNorm2d(4, affine=False), 2, 4)
+    with pytest.raises(ValueError, match=message):
+        layer(torch.randn(2, 4, 3, 3), label)

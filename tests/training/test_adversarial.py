@@ -205,6 +205,19 @@ def test_the_gradient_penalty_is_over_all_dimensions_of_a_sample():
     # |grad| = sqrt(4 * 3^2) = 6 everywhere.
     assert gradient_penalty(lambda x: 3 * x.sum((1, 2)), x, x + 1).item() == pytest.approx(25)
     assert gradient_penalty(lambda x: 0 * x.sum((1, 2)), x, x).isfinite()
+    # Two-sided: a slope of 1/2 costs, too.
+    assert gradient_penalty(lambda x: x[:, 0, 0] / 2, x, x + 1).item() == pytest.approx(0.25)
+
+
+def test_the_gradient_penalty_counts_by_its_weight():
+    real, fake = torch.randn(2, 4, 1, 8, 8)
+    losses = []
+    for weight in (0.0, 7.0):
+        module = Adversarial(penalty=weight)
+        # |grad| = 2 everywhere, so that the penalty is 1.
+        module.critic = lambda x: 2 * x[:, 0, 0, 0]
+        losses.append(module.critic_loss(real, fake, None).item())
+    assert losses[1] - losses[0] == pytest.approx(7)
 
 
 @pytest.mark.parametrize(

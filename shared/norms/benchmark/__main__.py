@@ -117,6 +117,9 @@ def main() -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         torch.set_num_threads(1)
+    names = sorted({r.operator for r in rows(device)} | {s.operator for s in steps(device)})
+    if not any(options.only in name for name in names):
+        parser.error(f"--only: got {options.only!r}, expected part of one of {', '.join(names)}")
     chosen = [r for r in rows(device) if options.only in r.operator]
     lines: list[Line] = []
     for row in chosen:
