@@ -105,10 +105,16 @@ class Adversarial(PaperModule):
                 f"got n_dis {n_dis}, ema_decay {ema_decay}, penalty {penalty}; expected n_dis of 1 "
                 "or more, ema_decay from 0 to below 1, and a penalty of 0 or more"
             )
+        rates = lr, lr if critic_lr is None else critic_lr
+        if min(rates) < 0 or not 0 <= beta1 < 1 or not 0 <= beta2 < 1:
+            raise ValueError(
+                f"got lr {lr}, critic_lr {critic_lr}, beta1 {beta1}, beta2 {beta2}; expected rates "
+                "of 0 or more, and betas from 0 to below 1"
+            )
         if not 0 <= decay_from <= 1:
             raise ValueError(f"decay_from: got {decay_from}, expected a share from 0 to 1 (never)")
         self.loss, self.loss_unit = LOSSES[loss], "nats" if loss == "non_saturating" else "score"
-        self.generator_lr, self.critic_lr = lr, lr if critic_lr is None else critic_lr
+        self.generator_lr, self.critic_lr = rates
         self.betas, self.decay_from = (beta1, beta2), decay_from
         self.n_dis, self.penalty, self.ema_decay = n_dis, penalty, ema_decay
         self.noise_size, self.image_size = noise_size, image_size

@@ -178,6 +178,8 @@ def test_showing_leaves_the_generator_as_it_was_whatever_happens():
     [
         ("trainer.precision=bf16-mixed", "got bf16-mixed, expected 32-true"),
         ("settings.n_dis=0", "gan/hinge/seed-0: module:Gan: got n_dis 0"),
+        ("settings.critic_lr=-1.0", "got lr 0.0002, critic_lr -1.0"),
+        ("settings.beta1=1.5", "beta1 1.5, beta2 0.999; expected rates of 0 or more"),
         ("settings.decay_from=-1", "decay_from: got -1, expected a share from 0 to 1"),
         ("settings.loss=best", "loss: got 'best', expected 'hinge', 'non_saturating' or 'wass"),
         ("settings.features=vgg", "features: got 'vgg', expected 'classifier' or 'inception'"),
