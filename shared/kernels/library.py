@@ -11,7 +11,7 @@ call in eager mode runs the same kernel and formula through `torch.autograd.Func
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.library import Library
@@ -64,6 +64,18 @@ class Op:
                 first = self.function.apply(*args)
                 return (first, *first.grad_fn.others)
         return self.kernel(*args)
+
+
+class Kind(NamedTuple):
+    """Shape and type: all of a tensor that arguments are checked by."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+def kind_of(t: torch.Tensor | None) -> Kind | None:
+    """The kind of a tensor that may be missing."""
+    return None if t is None else Kind(t.shape, t.dtype)
 
 
 def are_plain(*args: Any) -> bool:

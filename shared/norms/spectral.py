@@ -86,8 +86,8 @@ class SpectralNorm:
             assert isinstance(weight, Tensor)
             parametrisation = _Divided(weight, isinstance(layer, TRANSPOSED))
             parametrize.register_parametrization(layer, "weight", parametrisation)
-        for _ in range(warm_up):
-            self.iterate(net)
+        if warm_up:
+            self.iterate(net, warm_up)
         net.register_forward_pre_hook(self._before_forward)
 
     def _before_forward(self, net: nn.Module, inputs: Any) -> None:
@@ -95,8 +95,9 @@ class SpectralNorm:
             self.iterate(net)
 
     @torch.no_grad()
-    def iterate(self, net: nn.Module) -> None:
-        """Steps of the power iteration for all layers, batched by shape."""
+    def iterate(self, net: nn.Module, steps: int | None = None) -> None:
+        """Steps of the power iteration for all layers, batched by shape; None: `iterations`."""
+        steps = self.iterations if steps is None else steps
         by_shape: dict[tuple[Any, ...], list[tuple[Tensor, _Divided]]] = {}
         for layer in net.modules():
             for weight, p in _divided(layer):
@@ -108,18 +109,18 @@ class SpectralNorm:
             u = torch.stack([p.u for p in targets])
             # One batch is one launch on a GPU; on a CPU stacking would only copy the weights.
             if matrices[0].is_cuda:
-                u, v = self._steps(torch.stack(matrices), u)
+                u, v = self._steps(torch.stack(matrices), u, steps)
             else:
-                pairs = [self._steps(m, row) for m, row in zip(matrices, u, strict=True)]
+                pairs = [self._steps(m, row, steps) for m, row in zip(matrices, u, strict=True)]
                 u, v = (torch.stack(t) for t in zip(*pairs, strict=True))
             for i, p in enumerate(targets):
                 p.u.copy_(u[i])
                 p.v.copy_(v[i])
 
-    def _steps(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """u and v after the iterations, of one matrix or of a stack of them."""
+    def _steps(self, w: Tensor, u: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """u and v after 1 step or more, of one matrix or of a stack of them."""
         normalise = nn.functional.normalize
-        for _ in range(self.iterations):
+        for _ in range(steps):
             v = normalise((w.mT @ u.unsqueeze(-1)).squeeze(-1), dim=-1, eps=self.eps)
             u = normalise((w @ v.unsqueeze(-1)).squeeze(-1), dim=-1, eps=self.eps)
         return u, v

@@ -174,7 +174,7 @@ def test_a_stack_of_layers_takes_the_steps_of_each() -> None:
     """The batched form, which a GPU takes."""
     norms = SpectralNorm(critic(), iterations=3)
     w, u = torch.randn(4, 6, 9), torch.randn(4, 6)
-    stacked = norms._steps(w, u)
-    each = [norms._steps(*pair) for pair in zip(w, u, strict=True)]
+    stacked = norms._steps(w, u, 3)
+    each = [norms._steps(*pair, 3) for pair in zip(w, u, strict=True)]
     for together, apart in zip(stacked, zip(*each, strict=True), strict=True):
         assert torch.allclose(together, torch.stack(apart), atol=1e-5)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from shared.kernels import build
-from shared.kernels.norm.layout import Cotangents, Given, Gradients, laid_out_as, sum_to
+from shared.kernels.norm.layout import Cotangents, Given, Gradients, dense, laid_out_as, sum_to
 
 SOURCE = Path(__file__).with_name("source") / "norm.cpp"
 SHA256 = "84e6acf002eddf9cd1b0d9cd4cb28a1017e9abe3d6ecb1ef99e701ccfebe7102"
@@ -104,13 +104,6 @@ def _plan(
     return Plan(packed, count, wide, columns, w, blocks, shared, whole, serial)
 
 
-def _dense(x: Tensor) -> Tensor:
-    """x itself where its channels or its positions are neighbours in memory, else a copy."""
-    if x.is_contiguous() or (x.dim() > 2 and x.movedim(1, -1).is_contiguous()):
-        return x
-    return x.contiguous()
-
-
 def _planned(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, centre: bool
 ) -> Plan:
@@ -151,7 +144,7 @@ def forward(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `reference.forward`."""
-    x = _dense(x)
+    x = dense(x)
     plan = _planned(x, weight, bias, groups, centre)
     y = torch.empty_like(x)
     mean = x.new_empty(plan.num_groups, dtype=plan.wide)
@@ -183,7 +176,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """First or (with v) second order; `wants` the gradients of the weight and of the bias."""
     v, p, q = cotangents
-    x, weight = _dense(given.x), given.weight
+    x, weight = dense(given.x), given.weight
     plan = _planned(x, weight, None, given.groups, given.centre)
     v = None if v is None else laid_out_as(v, x)
     out = torch.empty_like(x)

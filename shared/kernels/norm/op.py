@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from shared.kernels import library
+from shared.kernels.library import Kind, kind_of
 from shared.kernels.norm import cpp, fused, native, reference
-from shared.kernels.norm.layout import Given, group_size, num_groups
-from shared.kernels.norm.layout import flat as _flat
-from shared.kernels.norm.layout import shaped as _shaped
+from shared.kernels.norm.layout import Given, flat, group_size, num_groups, shaped
 from shared.kernels.registry import (
     Implementation,
     Operator,
@@ -114,18 +113,18 @@ def _norm(
     if as_given:
         result: tuple[Tensor, Tensor, Tensor] = forward(x, weight, bias, groups, centre, eps)
         return result
-    flat = _flat(x)
-    y, mean, rstd = forward(flat, _parameter(weight, x), _parameter(bias, x), groups, centre, eps)
-    return _shaped(_like(y, flat), x), mean, rstd
+    x_NCS = flat(x)
+    y, mean, rstd = forward(x_NCS, _parameter(weight, x), _parameter(bias, x), groups, centre, eps)
+    return shaped(_like(y, x_NCS), x), mean, rstd
 
 
 def _norm_fake(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, *settings: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    flat = _flat(x)
-    count = num_groups(flat, groups)
+    x_NCS = flat(x)
+    count = num_groups(x_NCS, groups)
     return (
-        torch.empty_like(flat).view(x.shape),
+        torch.empty_like(x_NCS).view(x.shape),
         x.new_empty(count, dtype=_wide(x)),
         x.new_empty(count, dtype=_wide(x)),
     )
@@ -157,7 +156,7 @@ def _norm_autograd(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[An
 def _flattened(given: Given) -> Given:
     """With x of (N, C, S), and a weight to match."""
     x = given.x
-    return given._replace(x=_flat(x), weight=_parameter(given.weight, x))
+    return given._replace(x=flat(x), weight=_parameter(given.weight, x))
 
 
 def _norm_backward(grad: Tensor, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,8 +169,8 @@ def _norm_backward(grad: Tensor, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
     dx = dw = db = None
     given = _flattened(given)
     if x.numel() > 0:
-        dx, dw, db = backward(_flat(grad), given, need)
-    dx = _shaped(_like(dx, given.x), x) if need[0] else x.new_empty(0)
+        dx, dw, db = backward(flat(grad), given, need)
+    dx = shaped(_like(dx, given.x), x) if need[0] else x.new_empty(0)
     return dx, _like(dw, weight, need[1]), _like(db, weight, need[2])
 
 
@@ -179,7 +178,7 @@ def _norm_backward_fake(grad: Tensor, *args: Any) -> tuple[Tensor, Tensor, Tenso
     given, need = Given(*args[:6]), args[6]
     x, weight = given.x, given.weight
     return (
-        torch.empty_like(_flat(x)).view(x.shape) if need[0] else x.new_empty(0),
+        torch.empty_like(flat(x)).view(x.shape) if need[0] else x.new_empty(0),
         _fake_like(weight, need[1]),
         _fake_like(weight, need[2]),
     )
@@ -219,10 +218,10 @@ def _norm_double_backward(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     gg = gx = gw = None
     given = _flattened(given)
     if x.numel() > 0:
-        cotangents = None if v is None else _flat(v), _parameter(p, x), _parameter(q, x)
-        gg, gx, gw = double(cotangents, _flat(grad), given, need)
+        cotangents = None if v is None else flat(v), _parameter(p, x), _parameter(q, x)
+        gg, gx, gw = double(cotangents, flat(grad), given, need)
     gg, gx = (
-        _shaped(_like(t, given.x), x) if n else x.new_empty(0)
+        shaped(_like(t, given.x), x) if n else x.new_empty(0)
         for t, n in zip((gg, gx), need[:2], strict=True)
     )
     return gg, gx, _like(gw, weight, need[2])
@@ -230,7 +229,7 @@ def _norm_double_backward(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def _norm_double_backward_fake(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, weight, need = args[4], args[5], args[10]
-    gg, gx = (torch.empty_like(_flat(x)).view(x.shape) if n else x.new_empty(0) for n in need[:2])
+    gg, gx = (torch.empty_like(flat(x)).view(x.shape) if n else x.new_empty(0) for n in need[:2])
     return gg, gx, _fake_like(weight, need[2])
 
 
@@ -262,17 +261,6 @@ norm_double_backward_op = library.define(
     library.no_third_order("norm_double_backward"),
     None,
 )
-
-
-class Kind(NamedTuple):
-    """Shape and type: all of a tensor that arguments are checked by."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-
-
-def _kind(t: Tensor | None) -> Kind | None:
-    return None if t is None else Kind(t.shape, t.dtype)
 
 
 def _check(x: Kind, weight: Kind | None, bias: Kind | None, groups: int, eps: float) -> None:
@@ -346,7 +334,7 @@ def norm_with_statistics(
     plain = library.are_plain(*args)
     # A compiler must see the checks, and may have sizes that no cache can hold.
     check: Any = _check_once if plain else _check
-    check(_kind(x), _kind(weight), _kind(bias), groups, eps)
+    check(kind_of(x), kind_of(weight), kind_of(bias), groups, eps)
     result: tuple[Tensor, Tensor, Tensor] = (norm_op.plain if plain else norm_op.op)(*args)
     return result
 

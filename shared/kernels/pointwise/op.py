@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from shared.kernels import library
+from shared.kernels.library import Kind, kind_of
 from shared.kernels.norm.layout import dense, flat, laid_out_as, shaped
 from shared.kernels.pointwise import cpp, formula, fused
 from shared.kernels.pointwise.formula import FUNCTIONS, Inputs
@@ -182,13 +183,6 @@ pointwise_double_backward_op = library.define(
 )
 
 
-class Kind(NamedTuple):
-    """Shape and type: all of a tensor that arguments are checked by."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-
-
 def _require(holds: bool, name: str, got: Kind, expected: str) -> None:
     if not holds:
         raise ValueError(
@@ -263,7 +257,7 @@ def pointwise(
     plain = library.are_plain(*args)
     # A compiler must see the checks, and may have sizes that no cache can hold.
     check: Any = _check_once if plain else _check
-    check(function, *[None if t is None else Kind(t.shape, t.dtype) for t in args[:6]])
+    check(function, *map(kind_of, args[:6]))
     # Torch's own operations save what their backward needs, fuse under torch.compile and have
     # derivatives of every order: native needs no op of ours.
     if impl == "auto" and torch.compiler.is_compiling():

@@ -117,18 +117,19 @@ def main() -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         torch.set_num_threads(1)
-    names = sorted({r.operator for r in rows(device)} | {s.operator for s in steps(device)})
-    if not any(options.only in name for name in names):
+    all_rows, all_steps = rows(device), steps(device)
+    chosen = [r for r in all_rows if options.only in r.operator]
+    chosen_steps = [s for s in all_steps if options.only in s.operator]
+    if not chosen and not chosen_steps:
+        names = sorted({r.operator for r in all_rows} | {s.operator for s in all_steps})
         parser.error(f"--only: got {options.only!r}, expected part of one of {', '.join(names)}")
-    chosen = [r for r in rows(device) if options.only in r.operator]
     lines: list[Line] = []
     for row in chosen:
         print(row.operator, row.label, file=sys.stderr)
         lines += measure(row, options.compile, options.repeats, device)
-    for step in steps(device):
-        if options.only in step.operator:
-            print(step.operator, step.label, file=sys.stderr)
-            lines.append(measure_step(step, options.repeats, device))
+    for step in chosen_steps:
+        print(step.operator, step.label, file=sys.stderr)
+        lines.append(measure_step(step, options.repeats, device))
     missing = [] if device == "cuda" else [f"{r.operator} {r.label}" for r in rows("cuda")]
     found = {
         "machine": machine(device),
